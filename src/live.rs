@@ -1,6 +1,6 @@
-//! What only the memory of a daemon knows (`live` of `status`), asked over its socket. For commands, the page and `top`.
+//! What only a daemon's memory has (`live` of `status`), requested over its socket. For commands, the web page and
+//! `top`.
 
-use std::fmt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -13,34 +13,14 @@ use crate::client::{Session, no_answer};
 use crate::exit::{ExitCode, Failure};
 use crate::lock::LockState;
 use crate::target::Target;
-use crate::view::health::Snapshot;
+use crate::view::health::{Snapshot, Unknown};
 
-/// How long the daemon may take. All the rest of the status is there without it.
+/// How long the daemon may take. The rest of the status does not need it.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// The same while a server may have to be found not to answer, by it and by this command at once.
 pub const PATIENCE_ON_SERVER: Duration = Duration::from_secs(6);
 
-/// Why it is not known what only the daemon knows.
-#[derive(Debug)]
-pub enum Unknown {
-    /// It is not for this user, or the daemon has no such request.
-    Withheld(String),
-    /// This user may not connect: nobody knows whether the daemon answers.
-    Closed(String),
-    /// The daemon runs and does not answer.
-    Silent(String),
-}
-
-impl fmt::Display for Unknown {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Withheld(why) | Self::Closed(why) => write!(f, "unknown: {why}"),
-            Self::Silent(why) => write!(f, "no answer: {why}"),
-        }
-    }
-}
-
-/// A queue as it was found, and what its daemon says.
+/// A queue as it was found, with its daemon's answer.
 pub fn snapshot(target: Target, queue: QueueStatus, at: i64) -> Snapshot {
     let live = ask(&target, &queue);
     Snapshot { at, target, queue, live }
@@ -75,7 +55,7 @@ pub fn answer(asked: Option<Session>) -> Result<Option<Live>, Unknown> {
     Ok(answer.object.live)
 }
 
-/// Whether anybody closes a connection on which nothing is asked: all that a classic daemon tells.
+/// Whether the other end closes a connection without a request: the only sign of life of a classic daemon.
 fn is_there(socket: &Path) -> Result<(), Failure> {
     let deadline = within(PATIENCE);
     let closed = Connection::connect(socket, deadline).and_then(|mut connection| {

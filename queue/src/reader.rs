@@ -1,7 +1,7 @@
-//! The port of those who look: what can be asked of a queue without changing it.
+//! The read-only port: what can be asked of a queue without changing it.
 //!
-//! A [`Reader`] is asked by connections for operators, and by commands, which open one without a daemon. A new
-//! question is a method here; what it is answered is in [`answers`](shiftboss_protocol::answers).
+//! Connections ask a [`Reader`] for operators, and so do commands, which open one without a daemon. A new question is a
+//! method here; its answer's type is in [`answers`](shiftboss_protocol::answers).
 
 use std::time::Duration;
 
@@ -16,37 +16,38 @@ use shiftboss_protocol::model::{Key, UnixSeconds};
 
 pub type ReadResult<T> = Result<T, ReadError>;
 
-/// Looks at a queue, whoever keeps it: at all of it, not at one daemon's part. Each question is answered as of one
-/// moment, from any thread, which it may block for long.
+/// Looks at a whole queue, not only at one daemon's part. Each question is answered as of one moment, from any thread,
+/// which it may block for long.
 ///
 /// `now` is the asker's clock; a store that keeps time itself does not need it.
 ///
 /// # Errors
-/// When the queue is not there, is not to be had, or cannot be read.
+/// If the queue does not exist, is not available, or cannot be read.
 #[allow(clippy::missing_errors_doc)] // The same for all of them.
 pub trait Reader: Send + Sync {
     fn status(&self, now: UnixSeconds) -> ReadResult<QueueStatus>;
 
-    /// Where a key is, and why it is not the next one; `None`: nobody ever heard of it. What is no key is asked
-    /// for as well: somebody typed it. Of the keys before it `count_max` are counted; beyond, there are "more than" that.
+    /// Where a key is, and why it is not the next one; `None`: the key is unknown. `key` need not be a valid key,
+    /// because a user typed it. Up to `count_max` of the keys before it are counted; beyond that, there are "more than"
+    /// that.
     fn why(&self, now: UnixSeconds, key: &str, count_max: usize) -> ReadResult<Option<Why>>;
 
     /// The next jobs in the order in which they would be handed out now: one to 10,000.
     fn next_jobs(&self, now: UnixSeconds, count: usize) -> ReadResult<Queue>;
 
-    /// Attempts that ended, of those that are kept: the one that ended last first; of one key, the one that was handed out
-    /// last first, and without hand-outs that never arrived.
+    /// Ended attempts that are kept, the one that ended last first; for one key, the one that was handed out last
+    /// first, without hand-outs that never arrived.
     fn ended_attempts(&self, asked: &EndedAttempts) -> ReadResult<Log>;
 
-    /// The first `count` attempts that ended behind the end of this number; `None`: none, but from where on those come that end
-    /// from now on.
+    /// The first `count` attempts that ended after the end of this number; `None`: none, only the number to start from
+    /// for ends from now on.
     fn ends_after(&self, after: Option<i64>, count: usize) -> ReadResult<Ends>;
 
     /// The tasks with a status: failed ones newest first, those in flight oldest first, waiting ones in the order of
     /// their turns.
     fn tasks(&self, now: UnixSeconds, asked: &TasksWith) -> ReadResult<Tasks>;
 
-    /// Jobs that ended in each of the last 60 minutes, the present one among them; minutes without any are left out.
+    /// Jobs that ended in each of the last 60 minutes, the present one included; minutes without any are left out.
     fn jobs_by_minute(&self, now: UnixSeconds) -> ReadResult<Vec<MinuteJobs>>;
 
     /// What ended, summed up: at most [`GROUPS_MAX`] groups, by name or by time.
@@ -58,8 +59,8 @@ pub trait Reader: Send + Sync {
     /// Keys that are held, the last one first: at most `count`.
     fn held(&self, count: usize) -> ReadResult<HeldKeys>;
 
-    /// When the keys of the newest lists were last started: of all if they are few, else of [`SAMPLE_MAX`] that are chosen by
-    /// chance.
+    /// When the keys of the newest lists were last started: of all if they are few, else of a random sample of
+    /// [`SAMPLE_MAX`].
     fn last_starts(&self) -> ReadResult<LastStarts>;
 
     /// When single tasks of these keys are expected to be handed out; in their order.
@@ -69,10 +70,10 @@ pub trait Reader: Send + Sync {
 /// Why a question has no answer. The text says what to do.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ReadError {
-    /// The queue is not there, or is not to be had now.
+    /// The queue does not exist, or is not available now.
     #[error("{0}")]
     Unavailable(String),
-    /// What is there is no queue that this program knows: somebody else's, or of another version.
+    /// What is there is not a queue that this program knows: another program's data, or of another version.
     #[error("{0}")]
     Foreign(String),
     #[error("{0}")]
@@ -85,41 +86,43 @@ pub enum ReadError {
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EndedAttempts {
-    /// Those only with these outcomes, in the words of the life of a task; empty: all.
+    /// Only those with these outcomes, in the words of a task's life cycle; empty: all.
     pub outcomes: Vec<&'static str>,
     pub fetcher: Option<String>,
     pub since: Option<UnixSeconds>,
     pub key: Option<String>,
     pub before: Option<i64>,
-    /// Those only among so many that ended last, or last before that number: so that what is rare is not searched for among
-    /// all that are kept. Not of one key.
+    /// Only among this many that ended last, or last before that number, so that a search for something rare does not
+    /// read all that are kept. Not used for one key.
     pub among: Option<usize>,
-    /// At most so many, and at most 10,000.
+    /// At most this many, and at most 10,000.
     pub count: usize,
 }
 
 impl EndedAttempts {
-    /// What `failed` says: the outcomes of jobs that were done, and not well.
+    /// The outcomes that `failed` stands for: jobs that were done, but without success.
     pub const FAILED: [&str; 2] = ["failure", "timeout"];
 }
 
 const HOUR_SECONDS: i64 = 3_600;
 pub const GROUPS_MAX: usize = 10_000;
-/// Keys before a key that [`Reader::why`] counts for who asks for it alone.
+/// Up to how many keys before a key [`Reader::why`] counts for `why` itself.
 pub const KEYS_BEFORE_MAX: usize = 100_000;
+/// The same for what is drawn again and again: the page, its objects and `top`.
+pub const KEYS_BEFORE_IN_VIEWS: usize = 10_000;
 pub const SAMPLE_MAX: usize = 1_024;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StatsOf {
-    /// Since then: whole hours, of those that are kept.
+    /// From when on: whole hours, of those that are kept.
     pub since: UnixSeconds,
     pub by: Grouping,
-    /// Of these fetchers alone; empty: of all.
+    /// Only of these fetchers; empty: of all.
     pub fetchers: Vec<String>,
 }
 
 impl StatsOf {
-    /// Of so many whole hours, the present one among them.
+    /// For the last whole hours of `time`, the present one included.
     pub fn last(time: Duration, by: Grouping, now: UnixSeconds) -> Self {
         let hours = time.as_secs().div_ceil(HOUR_SECONDS.unsigned_abs()).max(1);
         let first = (now.div_euclid(HOUR_SECONDS) + 1).saturating_sub_unsigned(hours);
@@ -132,7 +135,7 @@ pub struct TasksWith {
     /// `None`: those in flight, those that failed, dead letters, delayed ones, and those that wait, in this order.
     pub status: Option<TaskStatus>,
     pub fetcher: Option<String>,
-    /// Those only that came into their status at that time or later; failed ones and those in flight.
+    /// Only tasks that got their status at that time or later; for failed ones and those in flight.
     pub since: Option<UnixSeconds>,
     pub count: usize,
 }

@@ -66,7 +66,8 @@ pub fn run(asked: View) -> Result<(), Failure> {
             let count = number.into();
             let asked = EndedAttempts { outcomes, since, key, count, ..EndedAttempts::default() };
             let with_outputs = |found| Ok(log::with_outputs(found, log_dir.as_deref()));
-            look(arguments, |reader, _| reader.ended_attempts(&asked), with_outputs, log::render)
+            let render = |log: &_, now| log::render(log, count, now);
+            look(arguments, |reader, _| reader.ended_attempts(&asked), with_outputs, render)
         }
         View::Metrics { target } => print(Scrape::take(target.find()?)?.text()),
     }
@@ -128,8 +129,8 @@ fn list(ViewArguments { target, json }: ViewArguments, asked: &Question) -> Resu
     print(before + &table.render_or_none() + more)
 }
 
-/// Says on standard error that nobody changes what is shown; the JSON object tells it itself. A queue on a server may
-/// have other daemons.
+/// Warns on standard error that no daemon keeps the shown queue up to date; the JSON object has this information. A
+/// queue on a server may have other daemons.
 fn warn_if_down(target: &Target) {
     let database = &target.database;
     let why = match Up::of(target, &QueueStatus::default()) {
@@ -139,6 +140,6 @@ fn warn_if_down(target: &Target) {
         Up::Unknown(why) => format!("whether a daemon runs on {database} is not known: {why}"),
         _ => return,
     };
-    // Nobody may be reading.
+    // There may be no reader.
     let _ = writeln!(io::stderr(), "shiftboss: {why}; this is what is in the file");
 }

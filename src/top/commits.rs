@@ -71,7 +71,7 @@ mod tests {
         }
     }
 
-    /// What was counted before is left out, unless another daemon counted it; where nothing is new, the last values stay.
+    /// Earlier counts are left out, unless another daemon counted them; if nothing is new, the last values stay.
     #[test]
     fn commits_since_the_last_look() {
         let mut last = Last::default();

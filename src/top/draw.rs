@@ -1,5 +1,5 @@
-//! What a state looks like: the head ([`head`]), below it a list, what was opened in its place, or the keys; at the bottom
-//! what is asked, was done, or can be done. Pure: it draws into whatever is given.
+//! Draws a state: the head ([`head`]), below it a list, what was opened in its place, or the keys; at the bottom a
+//! question, a result, or hints. Pure: it draws into a given buffer.
 
 use ratatui::Frame;
 use ratatui::buffer::Buffer;
@@ -21,12 +21,12 @@ use super::theme::Theme;
 use crate::text::{cut, cut_middle, shown};
 use crate::view::table::{Column, Row, Table, capitalized};
 
-/// Lower than this, the head has one line of meters, and no picture.
+/// On lower terminals the head has one line of meters, and no picture.
 const ROOMY_HEIGHT: u16 = 16;
 const GAP: u16 = 2;
 const HELP_WIDTH: usize = 40;
 
-/// Draws all of it. How much of what is open there was room for.
+/// Draws everything. Returns how much of the opened text there was room for.
 pub fn draw(frame: &mut Frame<'_>, state: &State, theme: &Theme) -> Extent {
     let area = frame.area();
     let buffer = frame.buffer_mut();
@@ -91,7 +91,7 @@ fn place(state: &State) -> String {
     let count = table.rows.len();
     // A list ends there, though there may be more.
     let more = if count >= ROWS_MAX { "+" } else { "" };
-    // What was selected may be gone.
+    // The selected row may be gone.
     let at = listing.selected_at().map_or("-".to_owned(), |at| (at + 1).to_string());
     match count {
         0 => filter.trim_end().to_owned(),
@@ -122,7 +122,7 @@ fn draw_list(
     Extent { page, lines: table.rows.len() }
 }
 
-/// The names of the columns, and below them rows; how they are arranged, and which one is the first, if that is to be seen.
+/// The names of the columns, and below them rows; also their order and the first row's number, if these are shown.
 pub fn draw_rows(
     buffer: &mut Buffer,
     area: Rect,
@@ -142,7 +142,7 @@ pub fn draw_rows(
     let names: Vec<String> = columns.iter().enumerate().map(name).collect();
     let fitting = fit(columns, &names, rows, area.width);
     let cell = |at: usize, width: u16, text: &str, style: Style| {
-        // What tells rows apart often differs at its end.
+        // Names of rows often differ only at their ends.
         let cut = if columns[at].rank == 0 { cut_middle } else { cut };
         let line = Line::styled(cut(text, width.into()), style);
         let line = if columns[at].is_number { line.right_aligned() } else { line };
@@ -165,7 +165,8 @@ pub fn draw_rows(
     StatefulWidget::render(table.row_highlight_style(theme.selected), area, buffer, &mut state);
 }
 
-/// The columns that there is room for, and how wide each is: as its cells are, but those that shrink share what is left.
+/// The columns that there is room for, and their widths: those of their cells, except that shrinking columns share what
+/// is left.
 fn fit(columns: &[Column], names: &[String], rows: &[Row], width: u16) -> Vec<(usize, u16)> {
     let is_used = |at: &usize| rows.iter().any(|row| !row.cells[*at].text.is_empty());
     let widest = |at: usize| {
@@ -193,7 +194,7 @@ fn fit(columns: &[Column], names: &[String], rows: &[Row], width: u16) -> Vec<(u
     kept.into_iter().map(widen).collect()
 }
 
-/// What was opened, once it was found: lines about a row, what a job wrote, or what the keys do.
+/// What was opened, once it was found: lines about a row, a job's output, or the help for keys.
 fn draw_opened(buffer: &mut Buffer, area: Rect, opened: &Opened, state: &State) -> Extent {
     let lines = match &opened.what {
         Instead::Help => help(state, area.width),
@@ -261,7 +262,7 @@ fn typed<'a>(name: String, text: &str, help: &'a str, theme: &Theme) -> Line<'a>
     ])
 }
 
-/// The keys that are used most, and those that change something, as far as there is room.
+/// The most used keys, and those that change something, as far as there is room.
 fn hints<'a>(state: &State, theme: &Theme, width: u16) -> Line<'a> {
     let word = |help: &'static str| help.split(':').next().unwrap_or(help);
     let leave = if state.opened.is_some() { "close" } else { "quit" };
@@ -286,7 +287,7 @@ mod tests {
     use super::*;
     use crate::top::tests::fixture::picture;
 
-    /// What matters least goes first, what nobody has at once; what is left over goes to those that shrank.
+    /// The least important columns go first, empty ones at once; left-over width goes to those that shrank.
     #[test]
     fn columns_fit() {
         let mut table = Tab::InFlight.table(&picture()).unwrap();

@@ -1,4 +1,5 @@
-//! The head: which queue it is, how its daemon is, what is wrong with all of it, and the numbers that are looked at first. Pure.
+//! The head: which queue it is, the state of its daemon, what is wrong with the whole, and the most important numbers.
+//! Pure.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -17,7 +18,7 @@ use crate::view::health::Up;
 use crate::view::status;
 
 const MINUTES: i64 = 60;
-/// From so many columns on there is room for what could be done without.
+/// From this number of columns on there is room for less important parts.
 const WIDE: usize = 60;
 const GAP: &str = "   ";
 const KEY_WIDTH: usize = 24;
@@ -55,7 +56,7 @@ impl<'a> Head<'a> {
         self.banner.as_ref().and_then(|_| u16::try_from(self.about.len()).ok())
     }
 
-    /// How many lines it has; where there is little room, the first ones of each part and no picture.
+    /// How many lines it has; if there is little room, only the first line of each part and no picture.
     pub fn height(&self, is_short: bool) -> u16 {
         let banner = usize::from(self.banner.is_some());
         let lines = match is_short {
@@ -79,7 +80,8 @@ impl<'a> Head<'a> {
         }
     }
 
-    /// Jobs of the last whole minute, and of those before it as a picture; of the last hour, or of as much of it as there is room for.
+    /// Jobs of the last whole minute, and a picture of those before it; of the last hour, or as much of it as there is
+    /// room for.
     fn draw_jobs(&self, area: Rect, buffer: &mut Buffer, theme: &Theme) {
         let most = self.jobs.iter().copied().max().unwrap_or(0);
         let last = self.jobs.last().copied().unwrap_or(0).to_string();
@@ -105,7 +107,7 @@ impl<'a> Head<'a> {
     }
 }
 
-/// The database on the left; on the right when it was looked at, and how often it is.
+/// The database on the left; on the right when it was last looked at, and how often.
 fn title<'a>(picture: &Picture, state: Option<&State>, theme: &Theme, width: usize) -> Line<'a> {
     let name = "shiftboss ";
     let time = clock(picture.snapshot.at);
@@ -144,7 +146,7 @@ fn daemon<'a>(picture: &Picture, theme: &Theme) -> Line<'a> {
     ])
 }
 
-/// What keeps all of the queue from going on, the worst first.
+/// What keeps the whole queue from going on, the worst first.
 fn banner(picture: &Picture, state: Option<&State>) -> Option<String> {
     let at = picture.snapshot.at;
     if let Some(why) = state.and_then(|state| state.failure.as_ref()) {

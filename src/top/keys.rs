@@ -1,4 +1,5 @@
-//! Which key does what: one table, for what is done and for what help shows. Keys that change something are in [`orders`](super::orders).
+//! Which key does what: one table, for both the commands and the help. Keys that change something are in
+//! [`orders`](super::orders).
 
 use ratatui::crossterm::event::KeyCode;
 
@@ -25,7 +26,7 @@ pub enum Command {
     Longer,
     Shorter,
     Help,
-    /// Out of what was opened last, at the end out of all.
+    /// Leaves what was opened last, and in the end the program.
     Leave,
     Quit,
 }

@@ -1,10 +1,10 @@
-//! How a list is shown: arranged, and which row is selected. A selection follows its row, and while that is gone nothing is selected;
-//! until one is made the first row is selected, whichever that is. What is seen follows the selection, but not where an order sends it.
-//! Pure.
+//! How a list is shown: its order, and which row is selected. A selection follows its row, and while that is gone
+//! nothing is selected; until one is made the first row is selected, whichever that is. The visible part follows the
+//! selection, except when an order moves the row. Pure.
 
 use crate::view::table::{Arrangement, Row, Table};
 
-/// Said where a key that is pressed wants one.
+/// The message if a pressed key needs a selection.
 pub const NO_KEY: &str = "Select a key first.";
 
 #[derive(Debug, Default)]
@@ -13,7 +13,7 @@ pub struct Listing {
     row: Option<String>,
     /// Where it is; `None`: it is gone.
     selected_at: Option<usize>,
-    /// What is seen is around it.
+    /// The visible part is around it.
     pub at: usize,
     /// The selected row went elsewhere by itself, and the place stays.
     is_left: bool,
@@ -53,14 +53,14 @@ impl Listing {
     pub fn select(&mut self, rows: &[Row], at: usize) {
         self.at = at.min(rows.len().saturating_sub(1));
         self.is_left = false;
-        // Of an empty list nothing is selected; what was comes back with its row.
+        // In an empty list nothing is selected; a selection comes back with its row.
         if let Some(row) = rows.get(self.at) {
             self.row = Some(row.id.clone());
             self.selected_at = Some(self.at);
         }
     }
 
-    /// What is selected stays so, if it was selected by its place alone.
+    /// Keeps the selected row, if it was selected only by its place.
     pub fn keep(&mut self, rows: &[Row]) {
         if self.row.is_none() {
             self.select(rows, self.at);
@@ -78,7 +78,7 @@ impl Listing {
         self.find(rows);
     }
 
-    /// By the next column, and behind the last one in the queue's order again.
+    /// Sorts by the next column, and after the last one by the queue's order again.
     pub fn sort_by_next_of(&mut self, columns: usize) {
         let Arrangement { column, is_reversed, .. } = &mut self.arrangement;
         let next = column.map_or(0, |column| column + 1);

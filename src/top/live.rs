@@ -28,7 +28,7 @@ const EVENTS_MAX: usize = 256;
 const STOP_MAX: Duration = Duration::from_secs(1);
 
 enum Ask {
-    /// To look at that from now on, so often.
+    /// To look at this from now on, at this interval.
     Look(View, Duration),
     Tell(Order),
 }
@@ -41,7 +41,7 @@ pub fn run(settings: Settings) -> Result<(), Failure> {
     let Settings { target, interval, ascii, read_only, log_dir, .. } = settings;
     let abilities = Abilities { may_change: !read_only, has_outputs: log_dir.is_some() };
     let mut looker = Looker::new(target, log_dir);
-    // Who mistyped the target is told so on the screen that he has.
+    // A mistyped target is reported on the normal screen.
     let picture = looker.look(&View { tabs: vec![Tab::Fetchers], detail: None })?;
     let state = State::new(picture, interval, abilities);
     let theme = Theme::new(has_colours(&io::stdout()), ascii);
@@ -53,7 +53,8 @@ pub fn run(settings: Settings) -> Result<(), Failure> {
         start("keys", &sender, type_on)?;
         start("look", &sender, move |events| look_on(looker, first, &asked, events))?;
         let (end, mut ended) = oneshot::channel();
-        // Beside the signals: a terminal may be stopped (Ctrl-S, a connection that hangs), and whoever draws with it.
+        // On another thread than the signals: a terminal may be stopped (Ctrl-S, a connection that hangs), and then the
+        // thread that draws hangs, too.
         start("screen", &sender, move |_| {
             drop(end.send(show(screen, state, &theme, &mut events, &asks)));
         })?;
@@ -88,7 +89,7 @@ fn show(
             let Some(event) = event else { return Err(bug()) };
             match state.update(event) {
                 Some(Effect::Quit) => return Ok(()),
-                // Were the thread gone, it would have been told above.
+                // If the thread were gone, that would have been reported above.
                 Some(Effect::Look) => drop(asks.send(Ask::Look(state.view(), state.interval))),
                 Some(Effect::Tell(order)) => drop(asks.send(Ask::Tell(order))),
                 None => {}
@@ -99,7 +100,7 @@ fn show(
     Ok(())
 }
 
-/// Starts a thread whose panic is told to the loop.
+/// Starts a thread whose panic is reported to the loop.
 fn start(
     name: &str,
     events: &mpsc::Sender<Sent>,
@@ -116,7 +117,7 @@ fn start(
     })
 }
 
-/// Passes keys on until the terminal is gone, which is the end, or nobody takes them.
+/// Passes keys on until the terminal is gone, which is the end, or the receiver is gone.
 fn type_on(events: &mpsc::Sender<Sent>) {
     while let Ok(typed) = read() {
         let event = match typed {
@@ -137,12 +138,12 @@ fn type_on(events: &mpsc::Sender<Sent>) {
     let _ = events.blocking_send(Some(Event::Stop));
 }
 
-/// Looks again and again, and in between does what it is asked, until nobody asks any more.
+/// Looks again and again, and carries out requests in between, until the sender is gone.
 fn look_on(mut looker: Looker, first: Ask, asked: &Receiver<Ask>, events: &mpsc::Sender<Sent>) {
     let (mut view, mut interval) = (View { tabs: Vec::new(), detail: None }, Duration::ZERO);
     let mut next = Ok(first);
     loop {
-        // All that is asked by now, then one look for all of it.
+        // All pending requests, then one look for all of them.
         while let Ok(ask) = next {
             match ask {
                 Ask::Look(asked_for, so_often) => (view, interval) = (asked_for, so_often),
@@ -173,7 +174,7 @@ fn unusable(error: io::Error) -> Failure {
     Failure::new(ExitCode::StoreIo, format!("the terminal cannot be used: {error}"))
 }
 
-/// A panic has said on standard error where it happened.
+/// The panic itself has been reported on standard error.
 fn bug() -> Failure {
     Failure::new(ExitCode::Internal, "a bug in shiftboss ended it; please report the message above")
 }

@@ -1,5 +1,5 @@
-//! What is asked of a queue and its daemon for one frame, on the reading thread. The readers and answers are those of `status`,
-//! `tasks`, `log` and `why`; here they are put together.
+//! The questions to a queue and its daemon for one frame, on the reading thread. The readers and answers are those of
+//! `status`, `tasks`, `log` and `why`; this module combines them.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use shiftboss_actors::clock::{Clock, SystemClock};
 use shiftboss_protocol::answers::{HeldKeys, QueueStatus};
 use shiftboss_protocol::model::UnixSeconds;
-use shiftboss_queue::reader::{ReadResult, Reader};
+use shiftboss_queue::reader::{KEYS_BEFORE_IN_VIEWS, ReadResult, Reader};
 
 use super::commits::Last;
 use super::picture::{Detail, Picture, View};
@@ -21,21 +21,20 @@ use crate::outputs::screen::{self, Colours};
 use crate::stores::{self, Database};
 use crate::target::{Asked, Target};
 use crate::text::{self, line, shown};
+use crate::view::health::Up;
 use crate::view::table::{Attempt, Table, capitalized};
 use crate::view::{key, machines};
 
 /// How long all questions of a frame may take.
 const QUESTIONS_MAX: Duration = Duration::from_secs(5);
-/// Keys before a key that are counted.
-const KEYS_BEFORE_MAX: usize = 10_000;
-/// Of what a job wrote, so much is shown: the end.
+/// How much of a job's output is shown, from its end.
 const OUTPUT_BYTES_MAX: u64 = 64 * 1024;
 const TAB: &str = "    ";
 
 pub struct Looker {
     target: Asked,
     outputs: Option<(PathBuf, Outputs)>,
-    /// Where the queue was: a socket that is gone tells it no more.
+    /// Where the queue was last found: a socket that is gone no longer shows it.
     known: Option<Database>,
     last: Last,
 }
@@ -79,10 +78,11 @@ impl Looker {
         };
         let (queue, held, minutes, found) = ask().map_err(stores::read_failure)?;
         let detail = view.detail.clone().map(|detail| {
-            let lines = self.detail(&detail, &*reader, &queue, now);
+            let is_down = Up::of(&target, &queue).is_down();
+            let lines = self.detail(&detail, &*reader, &queue, is_down, now);
             (detail, lines.unwrap_or_else(|error| vec![shown(&error.to_string())]))
         });
-        // The daemon may be slow; nobody keeps the database's log from being cut meanwhile.
+        // The daemon may be slow; meanwhile we must not keep the database's log from being truncated.
         drop(reader);
         let snapshot = live::snapshot(target, queue, now);
         let metrics = metrics::ask(&snapshot);
@@ -95,14 +95,15 @@ impl Looker {
         detail: &Detail,
         reader: &dyn Reader,
         queue: &QueueStatus,
+        is_down: bool,
         now: UnixSeconds,
     ) -> ReadResult<Vec<String>> {
         Ok(match detail {
-            Detail::Why(of) => match reader.why(now, of, KEYS_BEFORE_MAX)? {
+            Detail::Why(of) => match reader.why(now, of, KEYS_BEFORE_IN_VIEWS)? {
                 Some(found) => key::render(&found, now).lines().map(str::to_owned).collect(),
                 None => vec![key::unheard_of(of).to_string()],
             },
-            Detail::Fetcher(name) => fetcher(queue, name, now),
+            Detail::Fetcher(name) => fetcher(queue, name, is_down, now),
             Detail::Output(attempt) => self.output(attempt),
         })
     }
@@ -126,7 +127,7 @@ impl Looker {
 }
 
 /// A fetcher's list, and its runs if the daemon runs it: each column a line.
-fn fetcher(queue: &QueueStatus, name: &str, now: UnixSeconds) -> Vec<String> {
+fn fetcher(queue: &QueueStatus, name: &str, is_down: bool, now: UnixSeconds) -> Vec<String> {
     let mut queue = queue.clone();
     queue.fetchers.retain(|list| list.name == name);
     queue.managed_fetchers.retain(|record| &*record.name == name);
@@ -137,14 +138,14 @@ fn fetcher(queue: &QueueStatus, name: &str, now: UnixSeconds) -> Vec<String> {
         };
         table.used().into_iter().filter_map(line).collect()
     };
-    let mut all = lines(&machines::fetchers(&queue, None, &[], now));
+    let mut all = lines(&machines::fetchers(&queue, None, &[], is_down, now));
     match queue.managed_fetchers.is_empty() {
         true => {
             all.push(line("Runs", "by itself: the daemon does not run it").trim_end().to_owned())
         }
-        // Its name was said.
+        // Its name was already shown.
         false => {
-            all.extend(lines(&machines::runs(&queue.managed_fetchers, false, now)).split_off(1));
+            all.extend(lines(&machines::runs(&queue.managed_fetchers, is_down, now)).split_off(1));
         }
     }
     all

@@ -38,7 +38,7 @@ use crate::terminal::can_redraw;
 
 pub const INTERVAL_MIN: Duration = Duration::from_millis(100);
 pub const INTERVAL_MAX: Duration = Duration::from_secs(3_600);
-/// Between two looks, as `+` and `-` set it; in milliseconds.
+/// Pauses between two looks that `+` and `-` choose from, in milliseconds.
 const INTERVALS: [u64; 8] = [500, 1_000, 2_000, 5_000, 10_000, 30_000, 60_000, 300_000];
 
 #[derive(Debug)]
@@ -47,7 +47,7 @@ pub struct Settings {
     pub interval: Duration,
     /// One frame is enough, as text.
     pub once: bool,
-    /// Nothing but ASCII is drawn, but for texts from outside.
+    /// Only ASCII is drawn, except for texts from outside.
     pub ascii: bool,
     /// There are no keys that change anything.
     pub read_only: bool,

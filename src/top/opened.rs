@@ -1,4 +1,4 @@
-//! What was opened in the place of the list, and how far it is read. Pure.
+//! What was opened in place of the list, and how far it is scrolled. Pure.
 
 use super::keys::Command;
 use super::picture::Detail;
@@ -10,7 +10,7 @@ pub enum Instead {
     Detail(Detail),
 }
 
-/// Of a row, what can be opened, and changed.
+/// The parts of a row that can be opened and changed.
 #[derive(Debug, Clone)]
 pub struct Picked {
     pub id: String,
@@ -27,13 +27,13 @@ impl From<&Row> for Picked {
 #[derive(Debug)]
 pub struct Opened {
     pub what: Instead,
-    /// What it was opened from; `None`: it is about nothing.
+    /// The row that it was opened from; `None`: none.
     pub picked: Option<Picked>,
     /// Lines that are passed over; of an output from its end.
     pub scroll: usize,
 }
 
-/// How much of what is open fits at once, and of how much: what was drawn tells it.
+/// How much of the opened text fits at once, and its whole length, as of the last drawing.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Extent {
     pub page: usize,

@@ -1,4 +1,5 @@
-//! What may be changed from here: requests of protocol 2, each asked about before it is sent. [`CHANGES`] is the table of their keys.
+//! Changes from here: requests of protocol 2, each of which must be confirmed before it is sent. [`CHANGES`] is the
+//! table of their keys.
 
 use shiftboss_protocol::model::Key;
 use shiftboss_protocol::verbs::{
@@ -17,7 +18,7 @@ const KEY_WIDTH: usize = 60;
 pub struct Change {
     pub key: char,
     pub help: &'static str,
-    /// What it asks for; `None`: there is nothing that it could change.
+    /// The order; `None`: there is nothing to change.
     pub order: fn(&Subject<'_>) -> Option<Order>,
 }
 
@@ -29,7 +30,7 @@ pub const CHANGES: &[Change] = &[
     Change { key: 'H', help: "hold: or unhold the key", order: hold },
 ];
 
-/// Why there is none of them: for who asked for none, or is not the daemon's operator.
+/// Why changes are not available: the user asked for none, or is not the daemon's operator.
 pub fn why_not(may_change: bool) -> &'static str {
     match may_change {
         false => "Nothing can be changed: this is read-only.",
@@ -37,7 +38,7 @@ pub fn why_not(may_change: bool) -> &'static str {
     }
 }
 
-/// What is selected, and how the queue is.
+/// The selection, and the state of the queue.
 #[derive(Debug, Clone, Copy)]
 pub struct Subject<'a> {
     pub is_paused: bool,
@@ -77,7 +78,7 @@ fn hold(subject: &Subject<'_>) -> Option<Order> {
     }
 }
 
-/// An order about the selected key. What is no key, whoever put it into the database, would be another request.
+/// An order about the selected key. An invalid key in the database would make another request of it.
 fn about_key(
     subject: &Subject<'_>,
     verb: &str,
@@ -88,7 +89,7 @@ fn about_key(
     Some(Order { request: request(key), question, is_about_key: true })
 }
 
-/// Has the daemon do it; what came of it.
+/// Sends the order to the daemon; returns the result as a text.
 pub fn tell(target: Result<Target, Failure>, order: &Order) -> String {
     let given = target.and_then(|it| orders::give(&it, this_user(), order.request.clone()));
     given.unwrap_or_else(|failure| format!("Not done: {failure}"))
@@ -103,7 +104,7 @@ mod tests {
         (change.order)(&subject).map(|order| order.request.name())
     }
 
-    /// The state decides which way; without a key, or with what is none, there is no order about one.
+    /// The state decides which order it is; without a valid key, there is no order about one.
     #[test]
     fn orders_are_requests() {
         let subject = Subject { is_paused: false, key: Some("a"), is_held: false };

@@ -1,5 +1,5 @@
-//! What was found at one time, and what is to be looked at: the plain data between who asks the queue ([`look`](super::look)) and
-//! what shows it. Pure.
+//! What was found at one time, and what to look at: the plain data between the module that asks the queue
+//! ([`look`](super::look)) and those that show it. Pure.
 
 use shiftboss_protocol::answers::live::DaemonMetrics;
 use shiftboss_protocol::answers::{HeldKeys, MinuteJobs};
@@ -26,12 +26,12 @@ pub enum Detail {
 #[derive(Debug)]
 pub struct Picture {
     pub snapshot: Snapshot,
-    /// `None`: it was not to be had.
+    /// `None`: it was not available.
     pub metrics: Option<DaemonMetrics>,
     pub commits: Option<Commits>,
     pub minutes: Vec<MinuteJobs>,
     pub held: HeldKeys,
-    /// What only some tabs show; what was not asked for is missing.
+    /// Data that only some tabs show; only what was asked for.
     pub found: [Option<Listed>; Tab::ALL.len()],
     /// Lines of what a row leads to, with what it is.
     pub detail: Option<(Detail, Vec<String>)>,

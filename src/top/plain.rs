@@ -19,7 +19,7 @@ use crate::view::table::Table;
 
 /// Rows of each list; the rest is counted.
 const ROWS_MAX: usize = 20;
-/// Columns where nothing tells how many there are, and the fewest and the most.
+/// Columns if their number is unknown, and the fewest and the most.
 const WIDTH: u16 = 80;
 const WIDTHS: std::ops::RangeInclusive<u16> = 20..=1_000;
 
@@ -30,7 +30,7 @@ pub fn frame(settings: &Settings) -> Result<String, Failure> {
     Ok(text(&picture, width(), &Theme::new(false, *ascii)))
 }
 
-/// As wide as `COLUMNS` says, else as the terminal is.
+/// The width from `COLUMNS`, else that of the terminal.
 fn width() -> u16 {
     let said = env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
     let width = said.or_else(|| terminal::size().map(|(width, _)| width));
@@ -64,7 +64,7 @@ fn list(table: &Table, width: u16, theme: &Theme) -> String {
     }
 }
 
-/// What is drawn, without styles.
+/// The drawn text, without styles.
 fn drawn(width: u16, height: usize, draw: impl FnOnce(&mut Buffer, Rect)) -> String {
     let area = Rect::new(0, 0, width, u16::try_from(height).unwrap_or(u16::MAX));
     let mut buffer = Buffer::empty(area);
@@ -72,7 +72,7 @@ fn drawn(width: u16, height: usize, draw: impl FnOnce(&mut Buffer, Rect)) -> Str
     as_text(&buffer)
 }
 
-/// Lines without what is blank at their ends. Behind a character of two columns there is one that is not drawn.
+/// Lines without trailing blanks. After a character of two columns there is a cell that is not drawn.
 pub fn as_text(buffer: &Buffer) -> String {
     let line = |y| {
         let mut line = String::new();

@@ -1,4 +1,4 @@
-//! What the next key belongs to, when it is no command: an answer, or a text that is typed. Pure.
+//! What the next key belongs to if it is not a command: an answer, or a text that is being typed. Pure.
 
 use ratatui::crossterm::event::KeyCode;
 use shiftboss_protocol::model::KEY_MAX_BYTES;

@@ -22,14 +22,15 @@ use crate::terminal;
 /// A frame is one write, as long as it is shorter.
 const FRAME_BYTES: usize = 256 * 1024;
 
-/// Columns and rows where the terminal does not tell, and the most: each cell takes memory.
+/// Columns and rows if the terminal does not report them, and the most: each cell takes memory.
 const SIZE: (u16, u16) = (80, 24);
 const SIZE_MAX: (u16, u16) = (1_000, 500);
 
-/// Whether the terminal is taken over. It is given back once: doing it again would move the cursor over what a panic said.
+/// Whether the terminal is taken over. It is given back once: doing so again would move the cursor over a panic's
+/// message.
 static IS_TAKEN: AtomicBool = AtomicBool::new(false);
 
-/// The terminal's end is no error where something is written, but kept in mind: the library would print it.
+/// The terminal's end is not returned as an error of a write, but noted here: the library would print it.
 static IS_GONE: AtomicBool = AtomicBool::new(false);
 
 struct Tty;
@@ -61,14 +62,14 @@ impl Screen {
         let backend = CrosstermBackend::new(BufWriter::with_capacity(FRAME_BYTES, Tty));
         let entered = execute!(stdout(), EnterAlternateScreen);
         let area = area(Rect::new(0, 0, SIZE.0, SIZE.1));
-        // Of a size that we say: where the terminal does not tell it, the library would run a program for it.
+        // With an explicit size: if the terminal does not report it, the library would run a program to find it.
         let options = TerminalOptions { viewport: Viewport::Fixed(area) };
         let terminal = entered.and_then(|()| Terminal::with_options(backend, options));
         let screen = terminal.map(|terminal| Self { terminal, area });
         screen.inspect_err(|_| restore())
     }
 
-    /// Draws a state, which is told how much there was room for. After a panic of another thread nothing is drawn.
+    /// Draws a state, and notes in it how much there was room for. After a panic of another thread nothing is drawn.
     /// Whether the terminal is still there.
     pub fn draw(&mut self, state: &mut State, theme: &Theme) -> io::Result<bool> {
         if IS_TAKEN.load(Ordering::SeqCst) {
@@ -85,13 +86,13 @@ impl Screen {
     }
 }
 
-/// What is drawn on; as before, where the terminal does not tell its size.
+/// The area to draw on; the same as before, if the terminal does not report its size.
 fn area(before: Rect) -> Rect {
     let (width, height) = terminal::size().unwrap_or((before.width, before.height));
     Rect::new(0, 0, width.min(SIZE_MAX.0), height.min(SIZE_MAX.1))
 }
 
-/// Gives the terminal back without drawing: it takes nothing any more, and somebody waits for the end.
+/// Gives the terminal back without drawing: it no longer takes output, and the end must not wait.
 pub fn abandon() {
     let _ = disable_raw_mode();
 }
@@ -102,7 +103,7 @@ impl Drop for Screen {
     }
 }
 
-/// Whoever reads what a panic says reads it on the screen that he had before.
+/// Restores the normal screen before a panic's message is printed.
 fn restore_before_panics_are_told() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

@@ -1,5 +1,5 @@
-//! What is shown, and what an event changes in it. Pure: [`State::update`] says what is to be done outside, and [`live`](super::live)
-//! does it.
+//! What is shown, and what an event changes in it. Pure: [`State::update`] returns what must be done outside, and
+//! [`live`](super::live) does it.
 
 use std::time::Duration;
 
@@ -35,10 +35,10 @@ pub enum Effect {
     Quit,
 }
 
-/// What the user has at his disposal.
+/// The user's options.
 #[derive(Debug, Clone, Copy)]
 pub struct Abilities {
-    /// Unless it is for reading only; the daemon has its say, too.
+    /// False with `--read-only`; the daemon may refuse changes, too.
     pub may_change: bool,
     pub has_outputs: bool,
 }
@@ -102,8 +102,8 @@ impl State {
         self.table.as_ref()?.rows.get(self.listing().selected_at()?)
     }
 
-    /// What a key that is pressed now is about: what is open, wherever its row went meanwhile, or else what is selected, and
-    /// from now on stays so.
+    /// The subject of a key that is pressed now: what is open, wherever its row has gone meanwhile, or else the
+    /// selection, which is kept from now on.
     fn pick(&mut self) -> Option<Picked> {
         if let Some(picked) = self.opened.as_ref().and_then(|opened| opened.picked.clone()) {
             return Some(picked);
@@ -113,7 +113,7 @@ impl State {
         self.selected().map(Picked::from)
     }
 
-    /// Those keys that change something: none for who may not.
+    /// The keys that change something: none if the user may not.
     pub fn changes(&self) -> &'static [Change] {
         let is_operator = matches!(self.picture.snapshot.live, Ok(Some(_)));
         if self.abilities.may_change && is_operator { CHANGES } else { &[] }
@@ -150,7 +150,7 @@ impl State {
         }
     }
 
-    /// What is frozen stays; what was not there yet comes to it.
+    /// A frozen picture stays; only data that it did not have is added.
     fn add(&mut self, picture: Picture) {
         self.picture.detail = picture.detail;
         for (known, found) in self.picture.found.iter_mut().zip(picture.found) {
@@ -236,7 +236,7 @@ impl State {
         }
         self.arrange();
         if self.selected().is_none() {
-            // What is looked for takes its place.
+            // What is being looked up takes its place.
             self.begin();
         }
     }
@@ -297,7 +297,7 @@ impl State {
         None
     }
 
-    /// Closes what was opened last, then takes away the filter; only `q` ends it all.
+    /// Closes what was opened last, then removes the filter; only `q` ends the program.
     fn leave(&mut self, may_quit: bool) -> Option<Effect> {
         if self.opened.take().is_some() {
             return Some(Effect::Look);
@@ -341,7 +341,7 @@ impl State {
         }
     }
 
-    /// What it leads to, or why to nothing.
+    /// What it opens, or why nothing.
     fn detail(&self, command: Command, picked: &Picked) -> Result<Detail, &'static str> {
         match (command, &picked.key) {
             (Command::Output, _) if !self.abilities.has_outputs => {
@@ -368,7 +368,7 @@ impl State {
         }
         let rows = rows(&self.table);
         let listing = &mut self.listings[self.tab as usize];
-        // Where the selected row is elsewhere, or gone, what is at its place is the next one.
+        // If the selected row has moved or is gone, the row at its old place is the next one.
         let is_next = command == Command::Down && listing.selected_at() != Some(listing.at);
         let at = moved(command, listing.at, rows.len().saturating_sub(1), self.extent.page);
         listing.select(rows, if is_next { listing.at } else { at });

@@ -53,7 +53,7 @@ impl Tab {
         }
     }
 
-    /// What is asked for; `None`: the status of the queue has it.
+    /// The question of this tab; `None`: the status of the queue has the answer.
     pub fn question(self, now: UnixSeconds) -> Option<Question> {
         let status = match self {
             Self::Fetchers => {
@@ -74,7 +74,7 @@ impl Tab {
         Some(Question::Tasks(TasksWith { status, fetcher: None, since: None, count }))
     }
 
-    /// The one behind it, or before it, round and round.
+    /// The next tab, or the one before, cyclically.
     pub fn beside(self, is_next: bool) -> Self {
         let count = Self::ALL.len();
         Self::ALL[(self as usize + if is_next { 1 } else { count - 1 }) % count]
@@ -89,7 +89,10 @@ impl Tab {
             return Some(listings::in_flight(queue, &held, now));
         }
         Some(match found[self as usize].as_ref()? {
-            Listed::Sums(last_day) => machines::fetchers(queue, Some(&last_day.groups), &[], now),
+            Listed::Sums(last_day) => {
+                let is_down = snapshot.up().is_down();
+                machines::fetchers(queue, Some(&last_day.groups), &[], is_down, now)
+            }
             found => {
                 let turns = Turns::of(queue, snapshot.up() == Up::Down);
                 found.table(&held, &turns, now)

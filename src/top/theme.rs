@@ -29,7 +29,7 @@ pub struct Theme {
     pub banner: Style,
     pub header: Style,
     pub selected: Style,
-    /// Of all that may be out of date.
+    /// For everything that may be out of date.
     pub stale: Style,
     pub bars: Set<'static>,
     /// Behind the name of the column that is sorted by: ascending, descending.

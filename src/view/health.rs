@@ -6,10 +6,9 @@ use std::fmt;
 
 use serde::{Serialize, Serializer};
 use shiftboss_protocol::answers::live::Live;
-use shiftboss_protocol::answers::{DaemonState, DaemonStatus, QueueStatus};
+use shiftboss_protocol::answers::{DaemonStatus, QueueStatus};
 
 use super::troubles;
-use crate::live::Unknown;
 use crate::lock::LockState;
 use crate::stores::Database;
 use crate::target::Target;
@@ -40,6 +39,26 @@ impl Snapshot {
 
     pub fn health(&self) -> Health {
         Health { up: self.up(), troubles: troubles::of(self) }
+    }
+}
+
+/// Why it is not known what only the daemon knows.
+#[derive(Debug)]
+pub enum Unknown {
+    /// It is not for this user, or the daemon has no such request.
+    Withheld(String),
+    /// This user may not connect: nobody knows whether the daemon answers.
+    Closed(String),
+    /// The daemon runs and does not answer.
+    Silent(String),
+}
+
+impl fmt::Display for Unknown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Withheld(why) | Self::Closed(why) => write!(f, "unknown: {why}"),
+            Self::Silent(why) => write!(f, "no answer: {why}"),
+        }
     }
 }
 
@@ -81,6 +100,11 @@ impl Up {
             LockState::Free | LockState::Unknown(_) => Self::Down,
         }
     }
+
+    /// The one of the target does not run: its fetchers do not, either.
+    pub fn is_down(self) -> bool {
+        matches!(self, Self::Down | Self::OthersOnly)
+    }
 }
 
 impl Serialize for Up {
@@ -96,11 +120,7 @@ impl Serialize for Up {
 
 /// How many of a queue's daemons run, by what they write into its database.
 pub fn running(daemons: &[DaemonStatus]) -> usize {
-    daemons.iter().filter(|daemon| runs(daemon)).count()
-}
-
-pub fn runs(daemon: &DaemonStatus) -> bool {
-    matches!(daemon.state, DaemonState::Running | DaemonState::Draining)
+    daemons.iter().filter(|daemon| daemon.runs()).count()
 }
 
 #[derive(Debug, Serialize)]
@@ -110,7 +130,7 @@ pub struct Health {
     pub troubles: Vec<Trouble>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
     /// Something is to be known, or was asked for by somebody; work goes on, or will when he wants it.

@@ -8,7 +8,7 @@ use shiftboss_protocol::model::TASKS_FETCHER;
 use super::listings;
 use super::status::paused;
 use crate::exit::{ExitCode, Failure};
-use crate::target::line as hint;
+use crate::hint::hint;
 use crate::text::{ago, counted, cut, line, quoted, shown, span};
 
 /// Characters of each key before this one that are shown.
@@ -141,7 +141,7 @@ pub fn held_for(hold: &Hold, now: i64) -> String {
     match hold.until {
         None => "until it is unheld".to_owned(),
         Some(until) if until >= now => {
-            format!("for another {}", span(until.saturating_sub(now) + 1))
+            format!("for another {}", span(until.saturating_sub(now).max(1)))
         }
         Some(_) => "no longer: a daemon ends it soon".to_owned(),
     }

@@ -113,7 +113,12 @@ pub fn next(queue: &Queue, turns: &Turns, now: i64) -> Table {
         ];
         of_key(&next.key, cells)
     };
-    table("Next jobs", NEXT, "Nothing is waiting.", queue.keys.iter().enumerate().map(row))
+    table(
+        "Next jobs",
+        NEXT,
+        "Nothing can be handed out now.",
+        queue.keys.iter().enumerate().map(row),
+    )
 }
 
 /// Tasks, each with its status unless one was asked for; those that are delayed with when they are due.
@@ -314,7 +319,7 @@ bravo\\u{1b}  2      1m ago, lease expired, ahead  in 6s     repology  170000000
         };
         let keys = vec![
             HeldKey { key: "alpha".to_owned(), hold: hold(None, "upstream is down") },
-            HeldKey { key: "bravo".to_owned(), hold: hold(Some(1_007_259), "") },
+            HeldKey { key: "bravo".to_owned(), hold: hold(Some(1_007_260), "") },
         ];
         let expected = "\
 Key    held                since   by   reason

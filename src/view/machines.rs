@@ -56,6 +56,9 @@ const WORKERS: &[Column] = &[
     column("last sign of life", 3),
 ];
 
+/// Without a daemon, whatever was planned.
+const NOTHING_RUNS: &str = "-";
+
 fn row(id: &str, cells: Vec<Cell>) -> Row {
     Row { id: id.to_owned(), cells, ..Row::default() }
 }
@@ -66,6 +69,7 @@ pub fn fetchers(
     queue: &QueueStatus,
     last_day: Option<&[StatsGroup]>,
     days: &[StatsGroup],
+    is_down: bool,
     now: i64,
 ) -> Table {
     let record = |name: &str| queue.managed_fetchers.iter().find(|record| &*record.name == name);
@@ -85,7 +89,7 @@ pub fn fetchers(
         let failed = record.and_then(failed_run);
         let has_records = !queue.managed_fetchers.is_empty();
         let next = record.map_or(if has_records { "-" } else { "" }.to_owned(), |record| {
-            next_run(record.next_run, now)
+            next_run(record, is_down, now)
         });
         cells.extend([
             Cell { value: record.and_then(|record| record.next_run), ..Cell::word(next) },
@@ -133,8 +137,6 @@ fn of_jobs(group: Option<&StatsGroup>, days: Vec<(i64, i64)>) -> [Cell; 4] {
 
 /// The runs of the fetchers that the daemon runs itself.
 pub fn runs(fetchers: &[FetcherRecord], is_down: bool, now: i64) -> Table {
-    // Without a daemon nothing runs, whatever was planned.
-    let unless_down = |text: String| if is_down { "-".to_owned() } else { text };
     let rows = fetchers.iter().map(|fetcher| {
         let last = fetcher.last_run.as_ref();
         let came = last.map_or(Cell::word("-"), |last| {
@@ -144,13 +146,10 @@ pub fn runs(fetchers: &[FetcherRecord], is_down: bool, now: i64) -> Table {
         let when = last.map_or("none yet".to_owned(), |last| last_run(last, now));
         let cells = vec![
             Cell::fetcher(&fetcher.name),
-            Cell::word(unless_down(state(fetcher, now))),
+            Cell::word(state(fetcher, is_down, now)),
             Cell { value: last.map(|last| last.ended), ..Cell::word(when) },
             came,
-            Cell {
-                value: fetcher.next_run,
-                ..Cell::word(unless_down(next_run(fetcher.next_run, now)))
-            },
+            Cell { value: fetcher.next_run, ..Cell::word(next_run(fetcher, is_down, now)) },
         ];
         row(&fetcher.name, cells)
     });
@@ -158,7 +157,10 @@ pub fn runs(fetchers: &[FetcherRecord], is_down: bool, now: i64) -> Table {
 }
 
 /// How a fetcher is that the daemon runs: `idle`, `running for 5m`; `running for 5m, pending` if another run is to follow.
-fn state(fetcher: &FetcherRecord, now: i64) -> String {
+fn state(fetcher: &FetcherRecord, is_down: bool, now: i64) -> String {
+    if is_down {
+        return NOTHING_RUNS.to_owned();
+    }
     let state = shown(&fetcher.state);
     let Some(started) = fetcher.run_started else {
         return state;
@@ -190,8 +192,9 @@ pub fn failed_run(fetcher: &FetcherRecord) -> Option<&EndedRun> {
     fetcher.last_run.as_ref().filter(|run| run.exit_code != 0)
 }
 
-fn next_run(at: Option<i64>, now: i64) -> String {
-    match at {
+fn next_run(fetcher: &FetcherRecord, is_down: bool, now: i64) -> String {
+    match fetcher.next_run {
+        _ if is_down => NOTHING_RUNS.to_owned(),
         None => "on change".to_owned(),
         Some(at) if at <= now => "now".to_owned(),
         Some(at) => format!("in {}", span(at.saturating_sub(now))),

@@ -7,12 +7,13 @@ use shiftboss_protocol::answers::{
 };
 use shiftboss_queue::sums::total;
 
-use super::health::{Snapshot, Trouble, Up, running};
+use super::health::{Snapshot, Trouble, running};
 use super::machines;
 use super::table::capitalized;
+use crate::hint::hint;
 use crate::lock::LockState;
 use crate::stores::Database;
-use crate::target::{Target, line as hint};
+use crate::target::Target;
 use crate::text::{CELL_WIDTH_MAX, ago, counted, cut, line, quoted, shown, span};
 
 /// A daemon or a relay that is gone for so many seconds may be so for good.
@@ -31,11 +32,11 @@ pub fn render(snapshot: &Snapshot) -> String {
     out += &gone(queue, *at);
     out += &machines::relays(&queue.relays, broker, *at).render();
     out += &gone_relays(queue, *at);
+    let is_down = snapshot.up().is_down();
     out += &match queue.fetchers.is_empty() {
         true => "No fetcher has a run.\n".to_owned(),
-        false => machines::fetchers(queue, None, &[], *at).render(),
+        false => machines::fetchers(queue, None, &[], is_down, *at).render(),
     };
-    let is_down = matches!(snapshot.up(), Up::Down | Up::OthersOnly);
     out += &machines::runs(&queue.managed_fetchers, is_down, *at).render();
     out + &workers(queue, live, *at)
 }

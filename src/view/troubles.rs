@@ -1,15 +1,16 @@
 //! All that may be wrong with a queue, its daemons, relays, fetchers and lists: one list, with how bad each is. Pure; called by
 //! [`health`](super::health) alone.
 
+use std::cmp::Reverse;
+
 use shiftboss_protocol::answers::live::{BrokerLive, Live};
 use shiftboss_protocol::answers::{DaemonState, FetcherStatus, QueueStatus, RelayStatus};
 use shiftboss_protocol::model::TASKS_FETCHER;
 
-use super::health::{Severity, Snapshot, Trouble, Up};
+use super::health::{Severity, Snapshot, Trouble, Unknown, Up};
 use super::machines::failed_run;
 use super::status::{forgetting, paused, summary};
-use crate::live::Unknown;
-use crate::target::line;
+use crate::hint::hint;
 use crate::text::{ago, counted, shown, span};
 
 /// A list that begins so much later than now was named by a clock that was ahead, not by one of two that differ a little.
@@ -55,6 +56,7 @@ pub(super) fn of(snapshot: &Snapshot) -> Vec<Trouble> {
         error("rejected", format!("{name}{at}: {reason} ({ago})"))
     }));
     found.extend(ended(snapshot));
+    found.sort_by_key(|trouble| Reverse(trouble.severity));
     found
 }
 
@@ -181,14 +183,14 @@ fn ended(snapshot: &Snapshot) -> impl Iterator<Item = Trouble> {
     let Snapshot { queue, .. } = snapshot;
     let dead = (queue.dead_letters > 0).then(|| {
         let (tasks, how) =
-            (counted(queue.dead_letters, "task"), line("tasks --status dead_letter"));
+            (counted(queue.dead_letters, "task"), hint("tasks --status dead_letter"));
         warning("dead letters", format!("{tasks} lost too many leases: {how} lists them"))
     });
     let failed = (queue.single_tasks_ended > 0).then(|| {
         let are =
             if queue.single_tasks_ended == 1 { "is a dead letter" } else { "are dead letters" };
         let tasks = counted(queue.single_tasks_ended, "single task");
-        let how = line("tasks --status failed");
+        let how = hint("tasks --status failed");
         warning("failed", format!("{tasks} failed or {are}: {how} lists those that failed"))
     });
     let dropped = snapshot.live().map_or(0, |live| live.dropped_log_lines);

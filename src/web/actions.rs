@@ -18,6 +18,7 @@ use tracing::info;
 use super::Page;
 use super::answers::turned_away;
 use super::hosts::Hosts;
+use super::queries::Overloaded;
 use super::token;
 use crate::exit::ExitCode;
 use crate::orders;
@@ -120,6 +121,11 @@ async fn act(
         }
         Ok(Err((_, why))) => {
             HttpResponse::ServiceUnavailable().body(format!("it was not done: {why}\n"))
+        }
+        Err(Overloaded::Late) => {
+            page.queries.forget();
+            let text = "it takes too long, and may still be done: look before you order it again\n";
+            HttpResponse::ServiceUnavailable().body(text)
         }
         Err(overloaded) => turned_away(overloaded),
     }

@@ -3,12 +3,12 @@
 use actix_web::http::StatusCode;
 use actix_web::{HttpRequest, HttpResponse, web};
 use shiftboss_protocol::model::UnixSeconds;
-use shiftboss_queue::reader::{ReadError, ReadResult, Reader};
+use shiftboss_queue::reader::{KEYS_BEFORE_IN_VIEWS, ReadError, ReadResult, Reader};
 use tracing::warn;
 
 use super::Page;
 use super::answers::{self, Made};
-use super::pages::asked::{Asked, KEYS_BEFORE_MAX};
+use super::pages::asked::Asked;
 use crate::exit::Failure;
 use crate::live;
 use crate::target::Target;
@@ -31,7 +31,7 @@ fn object(
 ) -> ReadResult<Option<String>> {
     let line = match (name, asked.question(name, now)) {
         (_, Some(question)) => target.json(&question.ask(reader, now)?),
-        ("why", _) => match reader.why(now, asked.get("k"), KEYS_BEFORE_MAX)? {
+        ("why", _) => match reader.why(now, asked.get("k"), KEYS_BEFORE_IN_VIEWS)? {
             Some(why) => target.json(&why),
             None => return Ok(None),
         },

@@ -63,7 +63,7 @@ fn every_link_leads_to_a_page() {
     }
     let alpha = body(&pages, "key?k=alpha");
     assert!(alpha.contains("failed with exit code 3; due again with its fetcher"), "{alpha}");
-    assert!(body(&pages, "queue").contains("Nothing is waiting."));
+    assert!(body(&pages, "queue").contains("Nothing can be handed out now."));
     assert!(body(&pages, "log").contains(">alpha</a>"));
     let failed = body(&pages, "log?outcome=failed");
     assert!(failed.contains(">alpha</a>") && failed.contains("<option value=\"failed\" selected>"));

@@ -106,6 +106,8 @@ fn failed_tasks() {
     let log = log["attempts"].as_array().unwrap();
     assert!(log.len() == 2 && log.iter().all(|ended| ended["took_ms"].is_i64()), "{log:?}");
     assert_eq!(object(&site, &["log", "--since", "2999-01-01T00:00:00Z"])["attempts"], json!([]));
+    let text = said(&site, &["log", "-n", "1"]);
+    assert!(text.ends_with("\nThese are the last 1: a larger -n shows more.\n"), "{text}");
     let (code, why) = refused(&site, &["retry", "--failed"]);
     assert!(code == 64 && why.contains("2 failed tasks") && why.contains("--yes"), "{why}");
     let text = said(&site, &["retry", "--failed", "--fetcher", "g", "--yes"]);
@@ -184,9 +186,13 @@ fn the_socket_of_a_daemon_that_has_stopped() {
     assert_eq!(code, 69, "{told}");
     assert!(told.contains("there is no database") && told.contains(other), "{told}");
     site.start().kill();
-    assert!(said(&site, &["tasks", "--next", "-t", socket]).contains("Nothing is waiting"));
+    assert!(
+        said(&site, &["tasks", "--next", "-t", socket]).contains("Nothing can be handed out now.")
+    );
     fs::remove_file(socket).unwrap();
-    assert!(said(&site, &["tasks", "--next", "-t", socket]).contains("Nothing is waiting"));
+    assert!(
+        said(&site, &["tasks", "--next", "-t", socket]).contains("Nothing can be handed out now.")
+    );
 }
 
 /// A database that this user may not read, or that is behind a directory it may not enter: it is said

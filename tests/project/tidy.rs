@@ -117,7 +117,12 @@ const ARROWS: &[(&str, &[&str])] = &[
         "src/worker",
         &["actix", "rusqlite", "clap", "shiftboss_actors", "crate::cli::", "crate::stores::sqlite"],
     ),
-    ("src/view", &["actix", "tokio", "ratatui", "askama", "std::fs", "std::io", "crate::cli"]),
+    (
+        "src/view",
+        &["actix", "tokio", "ratatui", "askama", "std::fs", "std::io", "crate::cli", "crate::live"],
+    ),
+    ("src/target", &["crate::view", "crate::cli", "crate::commands"]),
+    ("src/stores", &["crate::target", "crate::view"]),
     ("src/commands", &["rusqlite", "stores::sqlite"]),
     ("src/cli", &["std::fs", "rusqlite", "actix", "shiftboss_actors"]),
 ];

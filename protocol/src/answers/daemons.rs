@@ -1,4 +1,4 @@
-//! Who keeps a queue: daemons and relays, what each notes of itself, and of the fetchers that it runs.
+//! Who keeps a queue: daemons and relays, what each records of itself, and of the fetchers that it runs.
 
 use std::sync::Arc;
 
@@ -10,20 +10,20 @@ use crate::model::UnixSeconds;
 pub struct EndedRun {
     pub started: UnixSeconds,
     pub ended: UnixSeconds,
-    /// As a shell would report it; 0: its list is in place.
+    /// As a shell would report it; 0 means that its list is in place.
     pub exit_code: u8,
-    /// What came of it, for people.
+    /// The result, for people.
     pub message: String,
 }
 
-/// How a managed fetcher is. What it fetches is not here: that comes through the input directory, as any list.
+/// The state of a managed fetcher. What it fetches is not here: that comes through the input directory, like any list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FetcherRecord {
-    /// Its name, and its list's.
+    /// Its name, and that of its list.
     pub name: Arc<str>,
     /// What it is doing, in a word or two: idle, waiting, running...
     pub state: String,
-    /// When the run began that is on. Still there after a death: that run was broken off.
+    /// When the present run began. If it is still set after the daemon died, that run was broken off.
     pub run_started: Option<UnixSeconds>,
     pub last_run: Option<EndedRun>,
     /// When it runs next, if nothing changes; `None`: when something does.
@@ -34,14 +34,14 @@ pub struct FetcherRecord {
 pub struct RelayStatus {
     pub name: String,
     pub joined_since: UnixSeconds,
-    /// It was stopped since, or taken for dead.
+    /// It has been stopped since, or was taken for dead.
     pub gone: bool,
     /// It was taken for dead, and was not stopped.
     pub silent: bool,
     pub directory_lost_since: Option<UnixSeconds>,
     pub directory_lost_reason: Option<String>,
     pub rejected_files: i64,
-    /// Leased jobs that it sees to.
+    /// Leased jobs whose leases it keeps.
     pub in_flight: i64,
     /// Whose lists it has, by name.
     pub fetchers: Vec<String>,
@@ -64,18 +64,24 @@ pub struct DaemonStatus {
     pub fetchers: Vec<String>,
     /// Jobs that it handed out, or adopted.
     pub in_flight: i64,
-    /// It found then that the server had a state that is older than what it had written.
+    /// When it found that the server's state was older than what it had written.
     pub went_back: Option<UnixSeconds>,
+}
+
+impl DaemonStatus {
+    pub fn runs(&self) -> bool {
+        matches!(self.state, DaemonState::Running | DaemonState::Draining)
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DaemonState {
     Running,
-    /// It hands nothing out since then, and stops when its jobs have ended.
+    /// It hands nothing out from `since` on, and stops when its jobs have ended.
     Draining,
     Stopped,
-    /// It was not stopped, and was last heard of then.
+    /// It was not stopped, and was last heard of at `since`.
     Silent,
 }
 

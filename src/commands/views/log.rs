@@ -1,5 +1,6 @@
-//! `shiftboss log`: attempts that ended, with the files into which they wrote; with `--follow` as they end, for who ships them elsewhere.
-//! It reads on by the numbers of the ends, and keeps nothing itself: behind the last number that it printed the next one begins.
+//! `shiftboss log`: attempts that ended, with the files into which they wrote; with `--follow` as they end, to ship
+//! them elsewhere. It goes on by the numbers of the ends, and keeps no state itself: the next `log --follow` can start
+//! after the last printed number.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -19,11 +20,11 @@ use crate::target::ask;
 use crate::text::{shown, timestamp, took};
 use crate::view::listings::{self, HeldSet};
 
-/// Between two looks, when there was nothing more.
+/// Pause between two looks when there was nothing more.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 const AT_ONCE: usize = 1_000;
 
-/// Prints until nobody reads. A queue that cannot be had for a while is waited for, but at the beginning.
+/// Prints until the reader is gone. Waits if the queue is unavailable for a while, except at the beginning.
 pub(super) fn follow(
     ViewArguments { target, json }: ViewArguments,
     failed: bool,
@@ -87,19 +88,23 @@ fn line(ended: &Ended) -> String {
     )
 }
 
-pub(super) fn render(log: &Log, now: i64) -> String {
+/// `count`: how many were asked for.
+pub(super) fn render(log: &Log, count: usize, now: i64) -> String {
     let table = listings::log(&log.attempts, &HeldSet::new(), now).render_or_none();
     let outputs = [&None].into_iter().chain(log.attempts.iter().map(|ended| &ended.output));
     let with_output = |(line, output): (&str, &Option<String>)| match output {
-        // A path is to be copied, so it is never cut.
+        // A path is never cut, so that it can be copied.
         Some(output) => format!("{line}\n  output of that day: {}\n", shown(output)),
         None => format!("{line}\n"),
     };
-    table.lines().zip(outputs).map(with_output).collect()
+    let text: String = table.lines().zip(outputs).map(with_output).collect();
+    let is_cut = log.attempts.len() == count;
+    let more = is_cut.then(|| format!("These are the last {count}: a larger -n shows more.\n"));
+    text + &more.unwrap_or_default()
 }
 
-/// With the files into which `work --log-dir` wrote what the keys' attempts of that day said, if `directory` is given. Other attempts of
-/// the key may be in them, too, or alone.
+/// Adds, if `directory` is given, the files into which `work --log-dir` wrote the output of the keys' attempts of that
+/// day. They may contain other attempts of the key, too, or only those.
 pub(super) fn with_outputs(mut log: Log, directory: Option<&Path>) -> Log {
     let Some(directory) = directory else { return log };
     let outputs = Outputs::of_log_dir(directory.to_owned());
@@ -115,7 +120,7 @@ pub(super) fn with_outputs(mut log: Log, directory: Option<&Path>) -> Log {
 mod tests {
     use super::*;
 
-    /// What a user sees, to the letter; times that cannot be, too.
+    /// The exact output, with impossible times, too.
     #[test]
     fn a_line_is_as_documented() {
         let mut ended = Ended {

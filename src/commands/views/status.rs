@@ -1,5 +1,5 @@
-//! `shiftboss status`: how the daemon and its queue are, as text or as JSON; or what is wrong alone. What only the memory of the daemon
-//! knows is asked over its socket.
+//! `shiftboss status`: the state of the daemon and its queue, as text or as JSON; or only what is wrong. What only the
+//! daemon's memory has is requested over its socket.
 
 use serde_json::json;
 use shiftboss_actors::clock::{Clock, SystemClock};
@@ -8,15 +8,16 @@ use shiftboss_protocol::answers::live::Live;
 use crate::cli::ViewArguments;
 use crate::commands::printing::print;
 use crate::exit::{ExitCode, Failure};
-use crate::live::{self, PATIENCE_ON_SERVER, Unknown};
+use crate::live::{self, PATIENCE_ON_SERVER};
 use crate::lock::LockState;
 use crate::stores::Database;
 use crate::target::{self, Target};
 use crate::text::span;
-use crate::view::health::{Object, Severity, Snapshot, Up};
+use crate::view::health::{Object, Severity, Snapshot, Unknown, Up};
 use crate::view::status;
 
-/// Shows how the daemon at a target is. With `check` only what is wrong, and ends with 1 if any of it is an error.
+/// Shows the state of the daemon at a target. With `check` only what is wrong; then exits with 1 if any of it is an
+/// error.
 pub(super) fn run(arguments: ViewArguments, check: bool) -> Result<(), Failure> {
     let ViewArguments { target, json } = arguments;
     let target = target.find()?;

@@ -225,7 +225,7 @@ pub fn state(picture: Picture) -> State {
     State::new(picture, Duration::from_secs(2), abilities)
 }
 
-/// A frame of that size, as text; the state is told of its extent.
+/// A frame of that size, as text; the state gets its extent.
 pub fn frame(state: &mut State, width: u16, height: u16) -> String {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
     let theme = Theme::new(false, false);

@@ -1,4 +1,4 @@
-//! Frames of three sizes against files; a test that fails leaves what it drew in the target directory.
+//! Frames of three sizes against files; a failing test leaves its drawing in the target directory.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use shiftboss_protocol::answers::{EndedRun, FetcherRecord};
 use super::fixture::{NOW, frame, picture, state};
 use crate::top::state::Event;
 
-/// Compares, and says how to take over what was drawn.
+/// Compares; the failure says how to accept the new drawing.
 fn assert_drawn(name: &str, drawn: &str) {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/top/frames").join(name);
     let expected = std::fs::read_to_string(&file).unwrap_or_default();
@@ -23,7 +23,7 @@ fn assert_drawn(name: &str, drawn: &str) {
     }
 }
 
-/// Lists, at each size; of lines that are blank there is one.
+/// Lists, at each size; blank lines are shown as one.
 #[test]
 fn frames_are_as_documented() {
     for (width, height, tabs) in [(40, 10, "14"), (80, 24, "12345"), (200, 60, "13")] {
@@ -41,8 +41,8 @@ fn frames_are_as_documented() {
     }
 }
 
-/// What is only there when there is something to tell: a fetcher that failed before it had a list, tasks that are delayed, keys that
-/// never ran.
+/// Parts that are only shown when needed: a fetcher that failed before it had a list, delayed tasks, keys that never
+/// ran.
 #[test]
 fn what_is_rare_is_drawn() {
     let mut picture = picture();

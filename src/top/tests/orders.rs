@@ -1,4 +1,4 @@
-//! What keys are about that change something, and who may.
+//! The subjects of keys that change something, and who may use them.
 
 use std::time::Duration;
 
@@ -6,12 +6,12 @@ use ratatui::crossterm::event::KeyCode::Enter;
 
 use super::fixture::{EVIL, frame, picture, state};
 use super::states::{press, see, stopped, type_in, without_first};
-use crate::live::Unknown;
 use crate::top::orders::CHANGES;
 use crate::top::prompt::Prompt;
 use crate::top::state::{Abilities, Effect, Event, State};
+use crate::view::health::Unknown;
 
-/// What changes something is asked about, and done after `y` alone.
+/// Changes must be confirmed, and are only done after `y`.
 #[test]
 fn orders_are_confirmed() {
     let mut state = state(picture());
@@ -35,7 +35,7 @@ fn orders_are_confirmed() {
     assert!(frame(&mut state, 80, 24).contains("Select a key first."));
 }
 
-/// Who may change nothing has no keys for it, and is shown none.
+/// A user who may change nothing has no keys for it, and sees none.
 #[test]
 fn orders_are_for_operators() {
     let abilities = Abilities { may_change: false, has_outputs: true };
@@ -55,7 +55,7 @@ fn orders_are_for_operators() {
     }
 }
 
-/// What is open is what keys are about, wherever its row went meanwhile.
+/// Keys concern what is open, wherever its row has gone meanwhile.
 #[test]
 fn what_is_open_is_acted_on() {
     let mut state = state(picture());
@@ -67,7 +67,7 @@ fn what_is_open_is_acted_on() {
     assert_eq!(order.question, "Bump pkg-00000?");
 }
 
-/// Who may change nothing is told so, in a line and at each key.
+/// A user who may change nothing is told so, in a line and at each key.
 #[test]
 fn what_cannot_be_changed() {
     let mut state = state(picture());

@@ -14,7 +14,7 @@ mod terminal;
 const ROLE: &str = "SHIFTBOSS_TEST_ROLE";
 const NAME: &str = "top::tests::panics::a_panic_restores_the_terminal";
 
-/// What a panic says stands on the screen that was there before; the terminal is as it was, and is given back once.
+/// A panic's message is on the normal screen; the terminal is as before, and is given back once.
 #[test]
 fn a_panic_restores_the_terminal() {
     if env::var(ROLE).is_ok_and(|role| role == NAME) {
@@ -31,7 +31,7 @@ fn a_panic_restores_the_terminal() {
     assert_eq!(format!("{:?}", tcgetattr(&given).unwrap()), before);
     drop((role, given));
     let mut said = Vec::new();
-    // It ends with an error, for nobody has the other side any more.
+    // It ends with an error, because the other side is closed.
     let _ = shown.read_to_end(&mut said);
     let said = String::from_utf8_lossy(&said);
     let (taken, left) = (said.find("\u{1b}[?1049h"), said.find("\u{1b}[?1049l"));

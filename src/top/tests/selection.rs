@@ -1,4 +1,4 @@
-//! Which row is selected, and what is seen around it, while lists change.
+//! Which row is selected, and what is visible around it, while lists change.
 
 use ratatui::crossterm::event::KeyCode::{Char, Down, Enter, Esc};
 
@@ -10,7 +10,7 @@ use crate::top::state::Effect;
 use crate::top::tabs::Tab;
 use crate::view::question::Listed;
 
-/// It goes with its key; when that is gone, so is the selection: no key that is pressed is about another one.
+/// It follows its row; when that is gone, so is the selection, so that no pressed key concerns another row.
 #[test]
 fn the_selection_follows_its_key() {
     let mut state = state(picture());
@@ -41,7 +41,7 @@ fn the_selection_follows_its_key() {
     assert_eq!(state.listing().at, 0);
 }
 
-/// What an order was about stays selected, and who acts on several goes on from its place.
+/// The subject of an order stays selected, and the next order on the list goes on from its place.
 #[test]
 fn an_order_keeps_the_selection() {
     let mut state = state(picture());
@@ -56,14 +56,14 @@ fn an_order_keeps_the_selection() {
     assert_eq!((selected(&state), state.listing().at), ("pkg-00000", 3));
 }
 
-/// The first line is selected until somebody moves, whichever row it is.
+/// The first line is selected until the user moves, whichever row it is.
 #[test]
 fn the_top_is_stayed_at() {
     let mut state = state(picture());
     type_in(&mut state, "3");
     see(&mut state, without_first(picture(), 3));
     assert_eq!((selected(&state), state.listing().at), ("pkg-00003", 0));
-    // Who is asked about a key has selected it.
+    // Being asked about a key selects it.
     type_in(&mut state, "B");
     see(&mut state, without_first(picture(), 5));
     assert!(frame(&mut state, 80, 24).contains("Bump pkg-00003? y/N"));
@@ -71,7 +71,7 @@ fn the_top_is_stayed_at() {
     assert!(state.selected().is_none());
 }
 
-/// What it hides is not gone: the first row that it lets through is selected.
+/// A hidden row does not count as gone: the first visible row is selected.
 #[test]
 fn a_filter_finds_a_row() {
     let mut state = state(picture());

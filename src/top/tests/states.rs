@@ -1,4 +1,4 @@
-//! What keys and pictures change in a state, and what is seen of it.
+//! What keys and pictures change in a state, and what is visible of it.
 
 use std::time::Duration;
 
@@ -55,7 +55,7 @@ pub fn stopped(mut picture: Picture) -> Picture {
     picture
 }
 
-/// Up and down stop at the ends; a page is what was drawn.
+/// Up and down stop at the ends; a page is as much as was drawn.
 #[test]
 fn keys_move_the_selection() {
     let mut state = state(picture());
@@ -86,7 +86,7 @@ fn keys_move_the_selection() {
     }
 }
 
-/// Rows that have the text; what is typed meanwhile is no command, and Esc takes it away.
+/// Shows the rows with the text; keys typed meanwhile are not commands, and Esc removes the filter.
 #[test]
 fn a_filter_leaves_rows_out() {
     let mut state = state(picture());
@@ -111,7 +111,7 @@ fn a_filter_leaves_rows_out() {
     assert_eq!(waiting(&state).len(), 40);
 }
 
-/// By numbers where there are some, by text else; behind the last column in the queue's order again.
+/// By numbers if there are some, else by text; after the last column in the queue's order again.
 #[test]
 fn lists_are_sorted() {
     let mut state = state(picture());
@@ -130,7 +130,7 @@ fn lists_are_sorted() {
     assert_eq!(first(&mut state, "rssss"), "pkg-00029", "in the queue's order");
 }
 
-/// A frozen frame stays, but what it never had comes to it.
+/// A frozen frame stays, but data that it never had is added.
 #[test]
 fn space_freezes() {
     let mut state = state(picture());
@@ -148,7 +148,7 @@ fn space_freezes() {
     assert_eq!(waiting(&state)[0], "pkg-00003");
 }
 
-/// The last values stay, greyed, under a line that says why; then all is as it was.
+/// The last values stay, greyed, under a line that says why; then everything is as before.
 #[test]
 fn what_is_out_of_date_is_grey() {
     let mut state = state(picture());
@@ -178,7 +178,7 @@ fn what_is_out_of_date_is_grey() {
     assert!(is_grey(&state, &mut terminal, 3));
 }
 
-/// What keeps all of the queue from going on is said above all, and steers nothing.
+/// What keeps the whole queue from going on is shown at the top, and cannot control the terminal.
 #[test]
 fn banners_say_what_is_wrong() {
     let mut picture = picture();
@@ -280,7 +280,7 @@ fn any_key_in_any_state() {
     }
 }
 
-/// One frame as text: all lists, as wide as it is told, and nothing but ASCII where that is wanted.
+/// One frame as text: all lists, in the given width, and only ASCII if that is wanted.
 #[test]
 fn a_plain_frame() {
     for width in [40, 80, 200] {

@@ -11,6 +11,7 @@ use actix_web::error::InternalError;
 use actix_web::{Error, FromRequest, HttpRequest, web};
 use serde::de::DeserializeOwned;
 use shiftboss_protocol::answers::TaskStatus;
+use shiftboss_protocol::model::KEY_MAX_BYTES;
 use shiftboss_queue::reader::{EndedAttempts, Grouping, StatsOf, TasksWith};
 
 use super::bad_request;
@@ -20,14 +21,11 @@ use crate::text::shown;
 use crate::view::question::Question;
 use crate::web::{Page, api};
 
-const KEY_BYTES_MAX: usize = 4_096;
 /// A fetcher's name is part of a file's.
 const NAME_BYTES_MAX: usize = 255;
 /// Rows where no number is given, and the most.
 const COUNT: usize = 100;
 pub(super) const COUNT_MAX: usize = 1_000;
-/// Keys before a key that are counted.
-pub(in crate::web) const KEYS_BEFORE_MAX: usize = 10_000;
 /// Keys that a search lists.
 pub(super) const FOUND_MAX: usize = 100;
 /// Attempts among which those are searched for that are asked for: what is rare is far back.
@@ -51,7 +49,7 @@ pub(super) const STATUSES: [(&str, &str, TaskStatus); 5] = [
 type Bounds = (&'static [&'static str], fn(&str) -> bool, &'static str);
 
 const BOUNDS: [Bounds; 10] = [
-    (&["k", "q", "text"], |it| it.len() <= KEY_BYTES_MAX, "No key has more than 4096 bytes."),
+    (&["k", "q", "text"], |it| it.len() <= KEY_MAX_BYTES, "No key has more than 4096 bytes."),
     (
         &["f", "fetcher", "sort"],
         |it| it.len() <= NAME_BYTES_MAX,

@@ -87,18 +87,23 @@ fn runs(sight: &Sight<'_>, queue: &QueueStatus) -> Grid {
 
 /// The first fetchers, with how their jobs went.
 pub(super) fn listed(sight: &Sight<'_>, mut queue: QueueStatus, count: usize) -> ReadResult<Table> {
-    queue.fetchers.truncate(count);
+    let cut = queue.fetchers.split_off(count.min(queue.fetchers.len()));
+    let is_cut = |name: &str| cut.iter().any(|list| list.name == name);
+    queue.managed_fetchers.retain(|record| !is_cut(&record.name));
     let names: Vec<String> = queue.fetchers.iter().map(|fetcher| fetcher.name.clone()).collect();
     let sums = |time, by| {
         let of = StatsOf { fetchers: names.clone(), ..StatsOf::last(time, by, sight.now()) };
         sight.reader.stats(&of).map(|sums| sums.groups)
     };
     if names.is_empty() {
-        return Ok(machines::fetchers(&queue, Some(&[]), &[], sight.now()));
+        return Ok(machines::fetchers(&queue, Some(&[]), &[], sight.is_down(), sight.now()));
     }
     let last_day = sums(DAY, Grouping::Fetcher)?;
     let has_lines = names.len() <= LINES_MAX;
     let days = has_lines.then(|| sums(DAY * DAYS, Grouping::FetcherDay)).transpose()?;
     let days = days.unwrap_or_default();
-    Ok(machines::fetchers(&queue, Some(&last_day), &days, sight.now()))
+    let is_down = sight.is_down();
+    let mut table = machines::fetchers(&queue, Some(&last_day), &days, is_down, sight.now());
+    table.rows.truncate(count);
+    Ok(table)
 }

@@ -3,10 +3,10 @@
 use actix_web::http::StatusCode;
 use askama::Template;
 use shiftboss_protocol::answers::{Ended, KeyRow, RowState, Why};
-use shiftboss_queue::reader::{EndedAttempts, ReadResult};
+use shiftboss_queue::reader::{EndedAttempts, KEYS_BEFORE_IN_VIEWS, ReadResult};
 
 use super::Sight;
-use super::asked::{Asked, KEYS_BEFORE_MAX};
+use super::asked::Asked;
 use super::parts::{Frame, Grid, in_address, output, text};
 use crate::view::key::sentences;
 use crate::view::listings::{self, HeldSet};
@@ -37,7 +37,7 @@ pub(super) struct KeyPage {
 pub(super) fn ask(sight: &Sight<'_>, asked: &Asked) -> ReadResult<(StatusCode, KeyPage)> {
     let key = asked.get("k");
     let now = sight.now();
-    let mut why = sight.reader.why(now, key, KEYS_BEFORE_MAX)?;
+    let mut why = sight.reader.why(now, key, KEYS_BEFORE_IN_VIEWS)?;
     if let Some(why) = why.as_mut().filter(|_| sight.is_down()) {
         why.expected_in_seconds = None;
     }
