@@ -1,14 +1,15 @@
-//! Taking an entry out of its queue, and giving it back: who may, and what is written about it.
+//! Taking an entry out of its queue, and giving it back: who may do so, and what is written about it.
 //!
-//! Before anything, a symbolic link `.shiftboss/claims/NAME` is made, whose target says who, which attempt
-//! and from which queue: making it is exclusive, so of our processes one wins. Then the entry is renamed
-//! out of its queue, which is the lock that the reference knows too; not at once among the checkouts, but
-//! into `.shiftboss/moving`, where only the link's maker has a hand. There the link is changed to say that
-//! the checkout is ours, and only then the entry is renamed among the checkouts. It goes back the same way.
+//! First, a symbolic link `.shiftboss/claims/NAME` is made, whose target names the holder, the attempt and the queue:
+//! making it is exclusive, so one of our processes wins. Then the entry is renamed out of its queue, which is the lock
+//! that the reference also knows. It is not renamed into the checkouts at once, but into `.shiftboss/moving`, where
+//! only the link's maker touches it. Then the link is changed to say that the checkout is ours, and only then the entry
+//! is renamed into the checkouts. It goes back the same way.
 //!
-//! So a process may die at any call, and its link tells whose a file among the checkouts is: one that says
-//! `moving` has none there, whoever has taken the entry meanwhile; any other has the one that is there.
+//! So a process may die at any call, and its link shows whose a file among the checkouts is: a link that says `moving`
+//! has none there, whoever has taken the entry meanwhile; any other link has the file that is there.
 
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::FileType;
@@ -22,7 +23,7 @@ use super::layout::{
 };
 use super::name::{EntryName, QueueName};
 
-/// The time of a checkout that was detached without a lease: it stays until it is resolved.
+/// The time for a checkout that was detached without a lease: it stays until it is resolved.
 pub(crate) const FOREVER: u64 = u64::MAX;
 
 /// Who an entry is checked out by.
@@ -30,12 +31,12 @@ pub(crate) const FOREVER: u64 = u64::MAX;
 pub(crate) enum Holder {
     /// A process, by the name of its record.
     Process(String),
-    /// Nobody; to be given back at this time, in milliseconds since 1970.
+    /// No process; it is given back at this time, in milliseconds since 1970.
     Until(u64),
 }
 
 impl Holder {
-    /// None if that is no name of a record.
+    /// None if that is not the name of a record.
     fn process(id: &str) -> Option<Self> {
         let is_id = id.bytes().all(|byte| byte.is_ascii_hexdigit());
         is_id.then(|| Self::Process(id.to_owned()))
@@ -49,8 +50,8 @@ pub(crate) struct Note {
     pub holder: Holder,
     pub attempt: u32,
     pub queue: QueueName,
-    /// The entry is in its queue still or again, or on its way. What its queue has checked out under its
-    /// name is another's.
+    /// The entry is still or again in its queue, or on its way. A checkout of its queue under its name is another
+    /// process's.
     pub moving: bool,
 }
 
@@ -70,7 +71,7 @@ impl Note {
     fn decode(name: &EntryName, bytes: &[u8]) -> Option<Self> {
         let mut parts = bytes.splitn(3, |byte| *byte == b' ');
         let holder = str::from_utf8(parts.next()?).ok()?;
-        let attempt = str::from_utf8(parts.next()?).ok()?.parse().ok()?;
+        let attempt = str::from_utf8(parts.next()?).ok()?.parse::<NonZeroU32>().ok()?.get();
         let queue = QueueName::new(parts.next()?).ok()?;
         let on_its_way = holder.strip_prefix("moving:");
         let holder = match on_its_way.unwrap_or(holder).split_once(':') {
@@ -85,12 +86,12 @@ impl Note {
     }
 }
 
-/// What came of an attempt to take an entry.
+/// The result of trying to take an entry.
 #[derive(Debug)]
 pub(crate) enum Take {
     Claimed(Note),
     Gone,
-    /// One of our processes has just taken it, or is giving it back this moment.
+    /// One of our processes has just taken it, or is just giving it back.
     Busy,
     /// It is not an entry: unregistered, not a file, or checked out as well.
     Stranger(&'static str),
@@ -120,13 +121,13 @@ impl Spool {
         };
         let taken = self.take_noted(note);
         if !matches!(taken, Ok(Take::Claimed(_))) && !self.is_moving(name)? {
-            // A note that stays while this process lives would keep the entry from everybody.
+            // A note that stays while this process lives would keep the entry from all others.
             self.forget_note(name)?;
         }
         taken
     }
 
-    /// What this process is to the entries that it takes.
+    /// This process, as the holder of entries.
     pub(crate) fn holder(&self) -> Result<Holder> {
         Ok(Holder::Process(self.owner()?.to_owned()))
     }
@@ -162,15 +163,14 @@ impl Spool {
         taken
     }
 
-    /// The last step of a checkout, which the note tells of already.
+    /// The last step of a checkout, which the note already announces.
     pub(crate) fn check_out(&self, note: &Note) -> Result<Take> {
         let to = note.checked_out();
         let renamed = self.layer().rename(&under(MOVING, &note.name), &to).none_if(Errno::EXIST);
         if renamed.map_err(io("check out", &to))?.is_none() {
             return Ok(Take::Stranger("it is checked out as well"));
         }
-        // The time of the checkout, by which the monitor tells its age; the old one only makes it
-        // look older.
+        // Sets the time of the checkout, from which the monitor takes its age; if this fails, it only looks older.
         let _ = self.layer().touch(&to);
         Ok(Take::Claimed(note.clone()))
     }
@@ -180,7 +180,7 @@ impl Spool {
         self.layer().exists(&under(MOVING, name))
     }
 
-    /// Whether an entry is checked out of a queue, by whomever, or on its way.
+    /// Whether an entry is checked out of a queue, by any process, or on its way.
     pub(crate) fn is_out(&self, queue: &QueueName, name: &EntryName) -> Result<bool> {
         Ok(self.layer().exists(&checked_out(queue, name))? || self.is_moving(name)?)
     }
@@ -214,7 +214,7 @@ impl Spool {
         }
     }
 
-    /// Notes that at once, or takes the note away.
+    /// Writes that note at once, or removes it.
     pub(crate) fn set_remark(
         &self,
         directory: &str,
@@ -236,8 +236,8 @@ impl Spool {
         Ok(attempts.unwrap_or(0))
     }
 
-    /// Notes how often an entry was claimed, for its next claim. What is noted so already is not written: there
-    /// may be no room.
+    /// Notes how often an entry was claimed, for its next claim. If that is noted already, nothing is written, because
+    /// there may be no room.
     fn set_attempts(&self, name: &EntryName, attempts: u32) -> Result<()> {
         if attempts == self.attempts(name)? {
             return Ok(());
@@ -246,8 +246,8 @@ impl Spool {
         self.set_remark(ATTEMPTS, name, attempts.as_deref().map(str::as_bytes))
     }
 
-    /// Puts a claimed entry into a queue with so many attempts behind it, and ends the claim. The
-    /// caller is its holder, or reclaim for a dead one. Whether the entry was still there.
+    /// Puts a claimed entry into a queue, with `attempts` attempts, and ends the claim. The caller is its holder, or
+    /// reclaim for a dead one. Returns whether the entry was still there.
     pub(crate) fn put(&self, note: &Note, to: &QueueName, attempts: u32) -> Result<bool> {
         self.with_spare(|| self.ensure_queue(to))?;
         let there = self.take_back(note)?;
@@ -259,8 +259,8 @@ impl Spool {
         Ok(there)
     }
 
-    /// Takes an entry from among the checkouts, where no other can be at it; whether it was there, or had
-    /// been taken already.
+    /// Moves an entry from the checkouts to where no other process touches it; returns whether it was there, or had
+    /// already been moved.
     fn take_back(&self, note: &Note) -> Result<bool> {
         if !note.moving {
             let (held, way) = (note.checked_out(), under(MOVING, &note.name));
@@ -272,11 +272,11 @@ impl Spool {
         self.is_moving(&note.name)
     }
 
-    /// Makes an entry available that is on its way, and not held any more. If that fails, it is held again.
+    /// Makes an entry available that is on its way, and no longer held. If that fails, it is held again.
     fn hand_back(&self, note: &Note, to: &QueueName) -> Result<()> {
         let back = available(to, &note.name);
         if self.rewrite_note(&Note { moving: true, ..note.clone() }).is_err() {
-            // There is no room to note that. Without a note nobody takes for ours what others check out.
+            // There is no room to note that. Without a note, others' checkouts are not mistaken for ours.
             self.forget_note(&note.name)?;
         }
         if let Err(errno) = self.layer().rename(&under(MOVING, &note.name), &back) {
@@ -289,21 +289,21 @@ impl Spool {
         Ok(())
     }
 
-    /// The queue for an entry that was claimed so often, coming back to `queue`.
+    /// The queue for an entry that comes back to `queue` after `attempts` claims.
     pub(crate) fn destination(&self, queue: &QueueName, attempts: u32) -> QueueName {
         let options = self.options();
         let over = options.attempts_max.is_some_and(|max| attempts >= max);
         if over { options.dead_letter.clone() } else { queue.clone() }
     }
 
-    /// Moves an entry to quarantine whose metadata cannot be read, so that it stops nobody.
+    /// Moves an entry with unreadable metadata to quarantine, so that it does not block consumers.
     pub(crate) fn quarantine(&self, name: &EntryName, from: &Path) -> Result<()> {
         self.layer().rename(from, &under(QUARANTINE, name)).map_err(io("quarantine", from))?;
         self.set_attempts(name, 0)?;
         self.forget_note(name)
     }
 
-    /// Moves a file among the strays, under its name or, if that is taken, a number; whether it was there.
+    /// Moves a file to the strays, under its name or, if that is taken, a number; returns whether it was there.
     pub(crate) fn move_to_strays(&self, path: &Path) -> Result<bool> {
         let mut to = Path::new(STRAYS).join(path.file_name().unwrap_or_default());
         if self.layer().exists(&to)? {
@@ -313,8 +313,8 @@ impl Spool {
         Ok(moved.map_err(io("quarantine", path))?.is_some())
     }
 
-    /// Runs a repair as the holder of an entry, so that no consumer is at it. Nothing is done, and
-    /// `false` said, if one is.
+    /// Runs a repair as the holder of an entry, so that no consumer works on it. If one does, does nothing and returns
+    /// `false`.
     pub(crate) fn holding(
         &self,
         name: &EntryName,

@@ -1,5 +1,5 @@
-//! The commands that tell a running daemon what to do: `add`, `cancel`, `retry`, `requeue`, `hold`, `unhold`, `bump`, `pause`,
-//! `resume`, `drain`, `run-fetcher`, `accept-input` and `forget`.
+//! The commands that give orders to a running daemon: `add`, `cancel`, `retry`, `requeue`, `hold`, `unhold`, `bump`,
+//! `pause`, `resume`, `drain`, `run-fetcher`, `accept-input` and `forget`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -140,7 +140,7 @@ Example:
 Example:
   shiftboss accept-input")]
     AcceptInput(DaemonArguments),
-    /// Forget a key that nothing lists: when it ran, its attempts, its hold; or a relay or daemon that is gone for good
+    /// Forget a key that nothing lists: when it ran, its attempts, its hold, IDs of its tasks; or a relay or daemon that is gone for good
     ///
     /// If a list names the key later, it comes first, as a key that never ran. What was summed up of its jobs stays. Exits with 65
     /// if a list or a single task has the key, or nothing is known of it, and with 69 while it is in flight.

@@ -1,5 +1,5 @@
-//! `shiftboss move`: brings a queue from a file to a server, or back; to the Python supervisor; or what is left of it out of a damaged
-//! file.
+//! `shiftboss move`: moves a queue from a file to a server, or back; to the Python supervisor; or saves what is left of
+//! it in a damaged file.
 
 use std::fmt::Display;
 use std::path::Path;
@@ -12,11 +12,11 @@ use crate::exit::{ExitCode, Failure};
 use crate::stores::{self, Database, Destination, Moved, move_in, move_out};
 use crate::text::counted;
 
-/// What people count, of what was moved: tables, and what a row is.
+/// The moved rows that are shown to people: tables, and what a row is.
 const SHOWN: [(&str, &str); 5] = [
     ("runs", "list"),
     ("rows", "task"),
-    ("tasks", "single task"),
+    ("tasks", "kept single task"),
     ("keys", "key"),
     ("attempts", "attempt"),
 ];
@@ -90,7 +90,7 @@ fn give_back(from: &Path, to: &Path) -> Result<(), Failure> {
     print(format!("Moved: {moved}.{behind}\n{}", gone(&from.display(), &to.display())))
 }
 
-/// What can be read of a damaged file is saved into a new one.
+/// Saves what can be read of a damaged file into a new one.
 pub fn salvage(from: &Database, to: &Destination) -> Result<(), Failure> {
     let instead = "restore a backup with the server's own tools (pg_restore)";
     let old = from.require_file("move --salvage", instead)?;

@@ -1,4 +1,4 @@
-//! What a line of protocol 2 is answered: asking storage, the watcher and the reader.
+//! Answers lines of protocol 2 by asking storage, the watcher and the reader.
 //!
 //! Plain futures over [`Asker`], awaited by the [connection](super); they know no socket. Orders about one key are in [`on_keys`].
 
@@ -27,8 +27,8 @@ use shiftboss_protocol::answers::Turn;
 use shiftboss_protocol::answers::live::{BrokerLive, Daemon, DaemonMetrics, Health, Live, Report};
 use shiftboss_protocol::model::{Attempt, Idle, Key, LeaseHolder, UnixSeconds};
 use shiftboss_protocol::verbs::{
-    self, AcceptInputAnswer, Add, AddAnswer, AddOnce, DrainAnswer, HealthAnswer, Name, PauseAnswer,
-    Request, StatusAnswer, Verb, Who,
+    self, AcceptInputAnswer, AddAnswer, DrainAnswer, HealthAnswer, Name, PauseAnswer, Request,
+    StatusAnswer, Verb, Who,
 };
 use shiftboss_protocol::wire::answers::Answer;
 use shiftboss_protocol::wire::session::{Addition, ErrorCode, Refused, Step};
@@ -41,13 +41,13 @@ use shiftboss_queue::reader::{EndedAttempts, KEYS_BEFORE_MAX, Reader};
 /// How long an operator's question may take.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The same of the turns of tasks that were added: they are answered without them otherwise.
+/// The same for the turns of tasks that were added; after that they are answered without their turns.
 const TURNS_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What a relay says of the queue.
+/// A relay's answer to questions about the queue.
 const NO_QUEUE: &str = "a relay has no queue to look at: ask where the daemon runs that serves it";
 
-/// What a verb is answered, or the error that it is.
+/// The answer to a verb, or the error.
 type Answered<V> = Result<<V as Verb>::Answer, Refused>;
 
 /// A connection that has opted in, as far as its requests depend on it.
@@ -57,7 +57,7 @@ pub(super) struct Asker {
     pub(super) holder: LeaseHolder,
     /// It is the daemon's own user, root, or a member of the operators' group.
     pub(super) is_operator: bool,
-    /// Taken with the first request for work: an operator's connection is no worker's.
+    /// Taken with the first request for work: an operator's connection does not count as a worker.
     pub(super) seat: Option<Seat>,
 }
 
@@ -106,9 +106,9 @@ impl Asker {
             Request::RunFetcher(it) => {
                 self.run_fetcher(&it.fetcher.shared()).and_then(Reply::object)
             }
-            Request::Add(Add { task }) => Ok(self.add(vec![Addition { task, id: None }]).await),
-            Request::AddOnce(AddOnce { id, task }) => {
-                Ok(self.add(vec![Addition { task, id: Some(id) }]).await)
+            // These come as a step of their own.
+            it @ (Request::Add(_) | Request::AddOnce(_)) => {
+                Ok(self.add(Addition::of(it).into_iter().collect()).await)
             }
             Request::Hold(it) => self.hold(it).await.and_then(Reply::object),
             Request::HoldAll(it) => self.hold_all(it).await.and_then(Reply::object),
@@ -120,7 +120,7 @@ impl Asker {
         }
     }
 
-    /// Asks storage, as long as a request may take.
+    /// Asks storage, within the time that a request may take.
     async fn ask<M, T: Send + 'static>(&self, message: M) -> Result<T, Refused>
     where
         M: Message<Result = StoreResult<T>> + Send + 'static,
@@ -185,7 +185,7 @@ impl Asker {
         self.session.run_fetcher.as_ref().ok_or_else(none)?(name)
     }
 
-    /// What cannot be written cannot be handed out.
+    /// While the database cannot be written, nothing can be handed out.
     async fn health(&self) -> Answered<verbs::Health> {
         let Health { in_flight, draining, outage } = self.ask(HowAreYou { lock: true }).await?;
         match outage {
@@ -206,7 +206,7 @@ impl Asker {
         }
     }
 
-    /// What the database does not know.
+    /// What is not in the database.
     async fn live(&self) -> Option<Live> {
         let health = self.ask(HowAreYou { lock: false }).await.ok()?;
         let workers = self.session.workers.connected();
@@ -250,7 +250,7 @@ impl Asker {
             Ok(StatusAnswer { queue: Some(Report::of(daemon, queue)), live })
         });
         match (found.await, outage) {
-            // A server that is away tells nothing of the queue.
+            // While the database server is away, nothing of the queue can be read.
             (Err(_), live @ Some(_)) => Reply::object(StatusAnswer { queue: None, live }),
             (found, _) => found,
         }
@@ -282,7 +282,7 @@ impl Asker {
         .await
     }
 
-    /// Asks the reader, and makes a line of its answer on the same thread: it may be long.
+    /// Asks the reader, and makes a line of its answer on the same thread, because it may be long.
     async fn look<V: Verb<Answer: Serialize>>(
         &self,
         question: impl FnOnce(&dyn Reader, UnixSeconds, &Daemon) -> Answered<V> + Send + 'static,
@@ -307,8 +307,8 @@ impl Asker {
         Ok((found?, place))
     }
 
-    /// Does what may take long on a thread for it, in one of few places: a disk that hangs holds so many
-    /// threads, and no more. The place is given up with what comes of it.
+    /// Does `work`, which may take long, on a thread of its own. There are few places for such threads, so a disk that
+    /// hangs holds no more than that many. The place is freed once the result is dropped.
     async fn on_a_thread<T: Send + 'static>(
         &self,
         most: Duration,
@@ -316,9 +316,9 @@ impl Asker {
     ) -> Result<(T, Option<OwnedSemaphorePermit>), Refused> {
         let room = Arc::clone(&self.session.room);
         let worked = async move {
-            // Closed by nobody.
+            // The semaphore is never closed.
             let place = room.acquire_owned().await.ok();
-            // It goes on when the time is over, and the place goes with what was begun.
+            // The work goes on after the timeout, and keeps its place until it ends.
             spawn_blocking(move || (work(), place)).await
         };
         match timeout(most, worked).await {
@@ -328,7 +328,7 @@ impl Asker {
     }
 }
 
-/// Why storage did not do it. What is rejected it will not do later either: a daemon allows its relay no such order.
+/// Why storage did not do it. A rejected order stays rejected: the daemon does not allow its relay that order.
 fn undone(error: StoreError) -> Refused {
     match error {
         StoreError::Rejected(text) => Refused { code: ErrorCode::Denied, text: text.into() },
@@ -336,7 +336,7 @@ fn undone(error: StoreError) -> Refused {
     }
 }
 
-/// Says which of the running daemon's options decides.
+/// Says which option of the running daemon decides.
 fn denied(group: Option<u32>) -> Reply {
     let whose = "that is for its own user and root";
     let text = match group {
@@ -348,7 +348,7 @@ fn denied(group: Option<u32>) -> Reply {
     Reply::refused(Refused { code: ErrorCode::Denied, text: text.into() })
 }
 
-fn added_task(key: Key, added: StoreResult<Added>, turn: Option<&Turn>) -> Answered<Add> {
+fn added_task(key: Key, added: StoreResult<Added>, turn: Option<&Turn>) -> Answered<verbs::Add> {
     let added = added.map_err(undone)?;
     if added == Added::Full {
         let text = "there are as many single tasks as may be (max_single_tasks); add it later";
@@ -373,14 +373,14 @@ async fn wait_for_work(storage: Addr<StorageActor>, holder: LeaseHolder, until: 
     }
 }
 
-/// That there is no job, and why. Should that not be known, the first holds all the same.
+/// Says that there is no job, and why; only the former if storage does not answer.
 async fn no_jobs(storage: &Addr<StorageActor>) -> Reply {
     let why = in_time("storage", storage.send(Perform(WhyIdle))).await;
     let idle = why.map(Result::unwrap_or_default).unwrap_or_default();
     Reply::line(&Answer::NoJobs(idle))
 }
 
-/// Awaits an actor's answer, as long as a request may take.
+/// Awaits an actor's answer, within the time that a request may take.
 async fn in_time<T>(
     who: &str,
     sent: impl Future<Output = Result<T, MailboxError>>,

@@ -1,6 +1,6 @@
-//! Protocol 2 (docs/protocol.md): how a connection opts in, which of its lines are one step, and why a request is not done.
-//! Pure; the codec in [`wire`](super) finds the lines, [`verbs`](crate::verbs) says what they ask, and what they are answered is
-//! in [`answers`](super::answers).
+//! Protocol 2 (docs/protocol.md): how a connection opts in, which of its lines are one step, and why a request is
+//! refused. Pure; the codec in [`wire`](super) finds the lines, [`verbs`](crate::verbs) says what they ask, and what
+//! they are answered is in [`answers`](super::answers).
 
 use std::borrow::Cow;
 use std::fmt;
@@ -15,7 +15,7 @@ use crate::verbs::{
 
 pub const VERSION: &str = "2";
 
-/// Why a request is not done: what its `ERROR` says.
+/// Why a request is refused: the content of its `ERROR`.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{text}")]
 pub struct Refused {
@@ -31,6 +31,10 @@ impl Refused {
     /// Not at present.
     pub fn busy(text: impl fmt::Display) -> Self {
         Self { code: ErrorCode::Busy, text: text.to_string().into() }
+    }
+
+    pub fn full(text: impl Into<Cow<'static, str>>) -> Self {
+        Self { code: ErrorCode::Full, text: text.into() }
     }
 
     pub fn unknown(text: impl Into<Cow<'static, str>>) -> Self {
@@ -50,7 +54,7 @@ pub enum ErrorCode {
     Unsupported,
     Held,
     Listed,
-    /// Somebody else's by now.
+    /// Another worker has it by now.
     Stale,
     Unknown,
     Denied,
@@ -66,7 +70,7 @@ impl fmt::Display for ErrorCode {
     }
 }
 
-/// The first line of a connection that opts in, as it is written.
+/// The first line of a connection that opts in, as the client writes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hello {
     pub worker: Name,
@@ -111,7 +115,7 @@ const ADDS_MAX: usize = 256;
 /// Longest `READY` with its end.
 const READY_MAX_BYTES: usize = 16;
 
-/// What is done in one step: a request, or some that came together and share a transaction.
+/// One step: a request, or several that came together and share a transaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
     One(Request),
@@ -129,7 +133,7 @@ pub struct Addition {
 
 impl Addition {
     /// What a request adds, if it is an `ADD` or an `ADD-ONCE`.
-    fn of(request: Request) -> Result<Self, Request> {
+    pub fn of(request: Request) -> Result<Self, Request> {
         match request {
             Request::Add(Add { task }) => Ok(Self { task, id: None }),
             Request::AddOnce(AddOnce { id, task }) => Ok(Self { task, id: Some(id) }),
@@ -170,7 +174,11 @@ impl Step {
         match self {
             Self::One(request) => [Some((request.name(), 1)), None],
             Self::DoneReady(..) => [Some((Done::NAME, 1)), Some((Ready::NAME, 1))],
-            Self::Adds(adds) => [Some((Add::NAME, adds.len() as u64)), None],
+            Self::Adds(adds) => {
+                let once = adds.iter().filter(|addition| addition.id.is_some()).count();
+                let counted = |name, count: usize| (count > 0).then_some((name, count as u64));
+                [counted(Add::NAME, adds.len() - once), counted(AddOnce::NAME, once)]
+            }
         }
     }
 
@@ -182,7 +190,7 @@ impl Step {
         }
     }
 
-    /// Length of the longest line behind it, with its end, that may belong to it.
+    /// Length, with its end, of the longest next line that may belong to this step.
     pub(super) fn joins(&self) -> usize {
         match self {
             Self::One(Request::Done(_)) => READY_MAX_BYTES,
@@ -191,7 +199,7 @@ impl Step {
         }
     }
 
-    /// Takes the line behind it, if both are asked in one step; whether it did.
+    /// Takes the next line in, if both belong to one step; returns whether it did.
     pub(super) fn join(&mut self, line: &[u8]) -> bool {
         match (&mut *self, Request::read(line)) {
             (Self::One(Request::Done(done)), Ok(Request::Ready(ready))) => {

@@ -1,6 +1,6 @@
 //! The source of `shiftspool run`: takes entries of a queue, and resolves them by how their commands ended.
 //!
-//! The spool blocks, so its calls are made beside the runtime's thread; one at a time waits for entries.
+//! The spool blocks, so its calls are made on other threads than the runtime's; only one at a time waits for entries.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -22,10 +22,10 @@ use tracing::{error, warn};
 use crate::{EntryName, Guard, QueueName, Reader, SpoolError, Stop};
 
 pub const PLACES: [&str; 5] = ["{name}", "{meta}", "{meta_file}", "{data}", "{id}"];
-/// After a command that could not do its work now, at first; twice as long after each further one.
+/// The first pause after a command that could not do its work now; twice as long after each further one.
 const PAUSE_FIRST: Duration = Duration::from_secs(1);
 const PAUSE_LONGEST: Duration = Duration::from_secs(60);
-/// So many of them in a row, and it is given up with `once`.
+/// After this many of them in a row, `once` gives up.
 const PAUSES_MAX: u32 = 3;
 
 #[derive(Debug, Error)]
@@ -45,7 +45,7 @@ pub struct SpoolSettings {
     /// Output goes to files.
     pub is_logged: bool,
     pub attempts: u32,
-    /// Where it goes then.
+    /// The queue for entries that failed for good.
     pub failed: QueueName,
     pub rest: Duration,
     pub defer: Vec<u8>,
@@ -56,7 +56,7 @@ pub struct SpoolSettings {
 pub struct SpoolSource {
     reader: Arc<Mutex<Reader>>,
     shared: Arc<Shared>,
-    /// Of this slot: commands that could not do their work, one after the other.
+    /// How many commands of this slot could not do their work, in a row.
     pauses: u32,
 }
 
@@ -67,12 +67,12 @@ struct Shared {
     failures: StdMutex<Failures>,
 }
 
-/// What has failed, which is known with `once` alone.
+/// What has failed; only tracked with `once`.
 #[derive(Default)]
 struct Failures {
     /// Entries that failed for good.
     for_good: usize,
-    /// Those that rest before they are tried again.
+    /// Entries that rest before they are tried again.
     resting: BTreeSet<EntryName>,
 }
 
@@ -86,13 +86,13 @@ impl SpoolSource {
         self.shared.stop.stop();
     }
 
-    /// Entries whose last attempt failed; they are counted with `once` alone.
+    /// Entries whose last attempt failed; they are only counted with `once`.
     pub fn failed(&self) -> usize {
         let failures = self.shared.failures();
         failures.for_good + failures.resting.len()
     }
 
-    /// Nobody takes any more after a failure that others would meet, too.
+    /// Stops taking entries in all slots, after a failure that others would meet, too.
     fn give_up(&self, error: SpoolRunError) -> SpoolRunError {
         self.stop();
         error
@@ -156,7 +156,7 @@ impl Source for SpoolSource {
             id.as_bytes(),
         ];
         let places: Vec<_> = PLACES.into_iter().zip(values).collect();
-        // What stands in front of printed lines is a name that can be typed; a file's name is made of the bytes.
+        // The prefix of printed lines is the name in typable form; a file's name is made from the bytes.
         let is_logged = self.shared.settings.is_logged;
         let key = if is_logged { name.as_bytes().to_vec() } else { name.to_string().into_bytes() };
         Ok(JobCommand {
@@ -215,7 +215,7 @@ impl Shared {
         self.failures.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next entry that a command may be given; `None`: there is nothing to take, or it is time to stop.
+    /// The next entry that may be given to a command; `None`: there is nothing to take, or it is time to stop.
     fn next(&self, reader: &mut Reader) -> Result<Option<Guard>, SpoolError> {
         let limit = self.settings.once.then_some(Duration::ZERO);
         while let Some(guard) = reader.dequeue(&self.stop, limit)? {
@@ -228,12 +228,11 @@ impl Shared {
                 Err(error) => return Err(error),
             }
         }
-        self.stop.stop();
         Ok(None)
     }
 
-    /// Resolves an entry by its exit code; `None`: it was not begun, or broken off by us. A lost claim is another's
-    /// to resolve, and no error.
+    /// Resolves an entry by its exit code; `None`: it was not begun, or we broke it off. A lost claim is resolved by
+    /// others, and is not an error.
     fn resolve(&self, guard: Guard, code: Option<u8>) -> Result<(), SpoolError> {
         let SpoolSettings { once, attempts, failed, rest, .. } = &self.settings;
         let (name, attempt) = (guard.name().clone(), guard.attempt());

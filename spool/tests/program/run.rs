@@ -1,4 +1,4 @@
-//! `run`: what a command is given, and what becomes of its entry by how it ended.
+//! `run`: what a command gets, and what happens to its entry, depending on how it ended.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -33,7 +33,7 @@ fn what_a_command_is_given() {
     assert_whole(&site);
 }
 
-/// An entry whose data is a planted link is given to no command, and `show` says why.
+/// An entry whose data is a planted link is not given to a command, and `show` says why.
 #[test]
 fn planted_data_is_not_followed() {
     let site = with(&["a", "b"]);
@@ -47,7 +47,7 @@ fn planted_data_is_not_followed() {
     assert!(done(&site, &["show", "s", "dead-letter", "b"]).contains("symbolic link"));
 }
 
-/// Names and metadata of any bytes reach the command as they are; what cannot fails alone.
+/// Names and metadata of any bytes reach the command unchanged; an entry with which that is impossible fails alone.
 #[test]
 fn strange_entries() {
     let site = with(&[]);
@@ -90,8 +90,8 @@ fn failures_are_set_apart() {
     assert_whole(&site);
 }
 
-/// Without `--failed` an entry is tried again after a rest, and goes to the dead letters at last. A service that is told to stop
-/// has not failed, whatever its entries did.
+/// Without `--failed` an entry is tried again after a rest, and goes to the dead letters at last. A service that is
+/// asked to stop has not failed, whatever happened to its entries.
 #[test]
 fn failures_are_tried_again() {
     let site = with(&["a"]);
@@ -102,7 +102,7 @@ fn failures_are_tried_again() {
     assert!(done(&site, &["show", "s", "dead-letter", "a"]).contains(why));
     assert_eq!(stop(child), 0);
     assert_eq!(lines(&site, "attempts"), ["1", "2", "3"]);
-    // While it rests nobody has it; by hand it is given back.
+    // While it rests no process has it; it can be given back by hand.
     done(&site, &["move", "s", "dead-letter", "a", "q"]);
     assert_eq!(ran(&site, &["--once", "--retry-after", "1h"], "exit 1").0, 1);
     assert_eq!(json(&site, &["list", "--json", "s", "q"])["checked_out"][0]["state"], "until");
@@ -127,7 +127,7 @@ fn an_empty_queue() {
     assert_whole(&site);
 }
 
-/// At most N at a time, and N if there are so many.
+/// At most N at a time, and N if there are that many.
 #[test]
 fn so_many_at_a_time() {
     let site = with(&["a", "b", "c", "d", "e"]);
@@ -141,7 +141,7 @@ fn so_many_at_a_time() {
     assert_whole(&site);
 }
 
-/// A program that cannot be run costs no entry, and is said.
+/// A program that cannot be run does not fail an entry, and is reported.
 #[test]
 fn no_such_program() {
     let site = with(&["a"]);
@@ -153,7 +153,7 @@ fn no_such_program() {
     assert_whole(&site);
 }
 
-/// An ID is one word, the same at each attempt, and another's for an entry of the same name that comes later.
+/// An ID is one word, the same at each attempt; a later entry of the same name has another.
 #[test]
 fn an_entry_keeps_its_id() {
     let site = with(&["a b"]);
@@ -170,7 +170,7 @@ fn an_entry_keeps_its_id() {
     assert!(!ids[0].contains(' ') && ids[0].len() < 100, "{ids:?}");
 }
 
-/// A command that says "later" costs no attempt: it is waited for, or with `--once` given up.
+/// A command that says "later" costs no attempt: `run` waits, or gives up with `--once`.
 #[test]
 fn deferred_entries() {
     let site = with(&["a"]);
@@ -179,6 +179,9 @@ fn deferred_entries() {
     let (code, _, stderr) = ran(&site, &[&["--once"], &words[..]].concat(), script);
     assert_eq!(code, 75, "{stderr}");
     assert!(stderr.contains("exit code 75, which means later") && stderr.contains("pause=2s"));
+    // A slot that finds nothing to take meanwhile ends alone.
+    let (code, _, stderr) = ran(&site, &[&["--once", "-n", "2"], &words[..]].concat(), script);
+    assert_eq!(code, 75, "{stderr}");
     let child = run(&site, &words, script).spawn().unwrap();
     fs::write(site.path("go"), "").unwrap();
     wait_lines(&site, "did", 1);
@@ -187,7 +190,7 @@ fn deferred_entries() {
     assert_whole(&site);
 }
 
-/// A program that vanishes costs no entry: it is waited for, or with `--once` given up.
+/// A program that vanishes does not fail an entry: `run` waits for it, or gives up with `--once`.
 #[test]
 fn a_program_that_vanishes() {
     let site = with(&["a", "b"]);
@@ -211,7 +214,7 @@ fn a_program_that_vanishes() {
     assert_whole(&site);
 }
 
-/// A signal lets what runs finish; a second one kills it and gives it back, untried.
+/// A signal lets running commands finish; a second one kills them and gives their entries back, untried.
 #[test]
 fn signals() {
     let site = with(&["a", "b"]);

@@ -1,7 +1,7 @@
 //! `shiftboss retry --failed`: puts failed tasks back, in batches, after saying how many.
 //!
-//! Which they are it reads in the database; then each is a `RETRY-OF` as any operator's. What failed after
-//! the look stays as it is, and what was put back meanwhile is left alone by the daemon.
+//! It reads in the database which tasks these are; then each is a `RETRY-OF`, like any operator's. Tasks that failed
+//! after the look stay as they are, and the daemon leaves those alone that were put back meanwhile.
 
 use std::collections::BTreeSet;
 use std::io::{self, IsTerminal, Write};
@@ -14,16 +14,16 @@ use shiftboss_queue::operation::HOLDS_MAX;
 use shiftboss_queue::reader::TasksWith;
 
 use crate::cli::{DaemonArguments, FailedOnes};
-use crate::client::Session;
+use crate::client::{BATCH_BYTES, Session};
 use crate::commands::printing::print;
 use crate::exit::{ExitCode, Failure};
 use crate::stores::Database;
 use crate::target;
 use crate::text::counted;
 
-/// Tasks that one command puts back at most.
+/// Most tasks that one command puts back.
 const TASKS_MAX: usize = 100_000;
-/// Requests that are sent before their answers are read.
+/// Most requests that are sent before their answers are read, within [`BATCH_BYTES`].
 const BATCH: usize = 200;
 /// After so many refusals the daemon closes a connection.
 const REFUSALS_MAX: usize = 10;
@@ -43,7 +43,7 @@ pub(super) fn run(daemon: &DaemonArguments, failed: &FailedOnes) -> Result<(), F
     })
 }
 
-/// Of so many tasks the keys are held.
+/// The message that the keys of this many tasks are held.
 fn left_alone(held: usize) -> String {
     match held {
         0 => String::new(),
@@ -73,7 +73,7 @@ fn tasks_of(
     let left = all - found.tasks.len();
     let tasks = found.tasks.into_iter().map(|task| (task.key, task.fetcher));
     let tasks: BTreeSet<(String, String)> = tasks.collect();
-    // What is no key, whoever put it into the database, would be another request.
+    // An invalid key in the database would make another request of this.
     let request = |(key, fetcher): (String, String)| {
         Some(RetryOf { key: Key::new(&key).ok()?, fetcher: FetcherName::read(&fetcher)? })
     };
@@ -91,8 +91,8 @@ fn confirm(count: &str) -> Result<bool, Failure> {
     Ok(read.is_ok() && matches!(answer.trim(), "y" | "Y" | "yes"))
 }
 
-/// Puts the rows of these keys back, each of its fetcher alone; how many there were. What a daemon did not answer
-/// because it refused too much before is asked again on another connection.
+/// Puts the rows of these keys back, each for its fetcher alone; returns how many there were. Requests that a daemon
+/// did not answer after too many refusals are repeated on another connection.
 fn put_back(
     socket: &Path,
     mut tasks: &[RetryOf],
@@ -100,13 +100,13 @@ fn put_back(
 ) -> Result<u64, Failure> {
     let mut rows = 0;
     while !tasks.is_empty() {
-        let batch = &tasks[..tasks.len().min(BATCH)];
+        let batch = &tasks[..batch(tasks)];
         let mut session = Session::begin(socket, batch, daemon.timeout())?;
         let (mut answered, mut refused) = (0, 0);
         while answered < batch.len() && refused < REFUSALS_MAX {
             match session.answer::<RetryOf>() {
                 Ok(answer) => rows += answer.object.rows,
-                // A key that nobody lists any more needs nothing.
+                // A key that is no longer listed needs nothing.
                 Err(failure) if failure.code() == ExitCode::BadData => refused += 1,
                 Err(failure) => return Err(failure),
             }
@@ -117,6 +117,16 @@ fn put_back(
     Ok(rows)
 }
 
+/// How many of these go into the next batch.
+fn batch(tasks: &[RetryOf]) -> usize {
+    let bytes = |task: &RetryOf| task.key.as_str().len();
+    let sums = tasks.iter().scan(0, |sum, task| {
+        *sum += bytes(task);
+        Some(*sum)
+    });
+    sums.take(BATCH).take_while(|sum| *sum <= BATCH_BYTES).count().max(1).min(tasks.len())
+}
+
 #[cfg(test)]
 mod tests {
     use std::io::{BufRead, BufReader};
@@ -125,7 +135,20 @@ mod tests {
 
     use super::*;
 
-    /// A daemon closes a connection after ten refusals. What was not answered is asked again on the next one.
+    /// So few long keys are sent at once that neither side waits for the other's answers to be read.
+    #[test]
+    fn long_keys_go_in_small_batches() {
+        let task = |length| RetryOf {
+            key: Key::stored(&"k".repeat(length)),
+            fetcher: FetcherName::read("f").unwrap(),
+        };
+        for (length, expected) in [(1, 200), (4_096, 8), (BATCH_BYTES, 1)] {
+            assert_eq!(batch(&vec![task(length); 300]), expected);
+        }
+        assert_eq!(batch(&[task(1)]), 1);
+    }
+
+    /// A daemon closes a connection after ten refusals. Unanswered requests are repeated on the next one.
     #[test]
     fn many_keys_that_are_gone() {
         let directory = tempfile::tempdir().unwrap();

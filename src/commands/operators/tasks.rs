@@ -1,10 +1,9 @@
 //! `shiftboss add` and `shiftboss cancel`: single tasks, by a running daemon.
 //!
-//! What is to be added is read and checked here first, by the rules of lists, so that a faulty line is named
-//! with its number. Many lines are sent in bounded batches, and the next one only when all of the last are
-//! answered.
+//! Tasks to add are read and checked here first, by the rules of lists, so that a faulty line is named with its number.
+//! Many lines are sent in bounded batches, the next one only when all of the last are answered.
 
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::path::Path;
 
 use serde_json::json;
@@ -16,17 +15,15 @@ use shiftboss_protocol::wire::session::Addition;
 
 use super::show;
 use crate::cli::{Add, DaemonArguments};
-use crate::client::{Answer, Session};
+use crate::client::{Answer, BATCH_BYTES, Session};
 use crate::commands::input;
 use crate::commands::printing::print;
 use crate::exit::{ExitCode, Failure};
 use crate::orders::{line_of, text};
 use crate::text::{counted, shown};
 
-/// Lines that are sent before their answers are read, and bytes of them (but for one line that is longer):
-/// so many answers fit into the socket, and neither side waits for the other.
+/// Most lines that are sent before their answers are read, within [`BATCH_BYTES`].
 const BATCH_LINES: usize = 100;
-const BATCH_BYTES: usize = 32 * 1024;
 const CHUNK_BYTES: usize = 64 * 1024;
 
 pub(super) fn add(add: Add) -> Result<(), Failure> {
@@ -54,7 +51,7 @@ fn task_of(key: &str, payload: &[u8], code: ExitCode) -> Result<Row, Failure> {
     single_task(&line).map_err(|reason| refused(reason.to_string()))
 }
 
-/// What is read, and its name for messages; `-` is standard input.
+/// The input, and its name for messages; `-` is standard input.
 fn open(path: &Path) -> Result<(Box<dyn Read>, String), Failure> {
     let (name, input) = input::open(Some(path).filter(|path| *path != Path::new("-")));
     Ok((input.map_err(|error| unreadable(&name, &error))?, name))
@@ -103,7 +100,7 @@ fn add_lines(daemon: &DaemonArguments, id: Option<Name>, path: &Path) -> Result<
 /// Many tasks on their way, from a file of this name.
 struct Sender<'a> {
     session: Session,
-    /// What the IDs of all begin with.
+    /// The prefix of all IDs.
     id: Option<Name>,
     name: &'a str,
     json: bool,
@@ -111,7 +108,7 @@ struct Sender<'a> {
     batch: Vec<Addition>,
     bytes: usize,
     numbers: Vec<u64>,
-    /// Lines that were read, and what became of them.
+    /// Lines that were read, and their results.
     lines: u64,
     added: u64,
     known: u64,
@@ -131,7 +128,9 @@ impl<'a> Sender<'a> {
             Line::Row(task) => task,
             Line::Skipped { number, reason } => {
                 self.faulty += 1;
-                eprintln!("{}: line {number} was not added: {reason}", self.name);
+                let name = shown(self.name);
+                // There may be no reader.
+                let _ = writeln!(io::stderr(), "{name}: line {number} was not added: {reason}");
                 return Ok(());
             }
         };
@@ -187,9 +186,12 @@ pub(super) fn cancel(daemon: &DaemonArguments, key: Key) -> Result<(), Failure> 
     let mut deleted = answer.deleted;
     while answer.more {
         session.send(&requests)?;
-        // Refused: all were gone.
-        let Ok(next) = session.answer::<Cancel>() else { break };
-        answer = next.object;
+        answer = match session.answer::<Cancel>() {
+            Ok(next) => next.object,
+            // All were gone.
+            Err(failure) if failure.code() == ExitCode::BadData => break,
+            Err(failure) => return Err(failure),
+        };
         deleted += answer.deleted;
     }
     let is_in_flight = answer.in_flight;

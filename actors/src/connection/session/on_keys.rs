@@ -13,6 +13,7 @@ use shiftboss_protocol::verbs::{
     RetryAnswer, UnholdAllAnswer, UnholdAnswer,
 };
 use shiftboss_protocol::wire::session::{ErrorCode, Refused};
+use shiftboss_queue::credit::BUMPS_MAX;
 use shiftboss_queue::operation::{
     Bump, Bumped, CancelTasks, Cancelled, Each, Forget, Forgotten, HOLDS_MAX, Held, Hold, Requeue,
     Requeued, Retried, Retry, Unhold,
@@ -20,13 +21,16 @@ use shiftboss_queue::operation::{
 use shiftboss_queue::reader::Reader;
 
 const HELD: &str = "that key is held: end that first, by `unhold`";
-const FULL: &str = "there are as many holds as may be (10000); end some of them first";
-/// A worker waits for so many keys that begin alike.
+/// Keys with a common prefix that are changed in one step: a worker's request waits for no more.
 const AT_ONCE: usize = 250;
 const UNLISTED: &str = "no fetcher lists that key, and no single task has it";
 
+fn holds_full() -> String {
+    format!("there are as many holds as may be ({HOLDS_MAX}); end some of them first")
+}
+
 impl Asker {
-    /// Whoever asks is named as his connection is.
+    /// Logs the order under the name of its connection.
     fn note(&self, key: &Key, order: &str) {
         info!(key = key.as_str(), by = &*self.holder.worker, "{order}");
     }
@@ -53,12 +57,12 @@ impl Asker {
                 let replaced = replaced.map(|hold| *hold);
                 Ok(HoldAnswer { key, until, known: is_known, replaced })
             }
-            Held::Full => Err(Refused::new(ErrorCode::Full, FULL)),
+            Held::Full => Err(Refused::full(holds_full())),
         }
     }
 
-    /// Holds the keys that begin so and are known now, some at a time, so that no worker waits for all of them. What was held when it is
-    /// refused stays held.
+    /// Holds all known keys with a prefix, some at a time, so that no worker waits for all of them. If a later step is
+    /// refused, keys held by earlier steps stay held.
     pub(super) async fn hold_all(&self, asked: verbs::HoldAll) -> Answered<verbs::HoldAll> {
         let verbs::HoldAll { prefix, seconds, reason } = asked;
         let begin = prefix.clone();
@@ -68,7 +72,7 @@ impl Asker {
         let (found, _) = found.await?;
         if found.truncated {
             let text = format!("more keys begin so than may be held ({HOLDS_MAX})");
-            return Err(Refused { code: ErrorCode::Full, text: text.into() });
+            return Err(Refused::full(text));
         }
         let (by, seconds, reason) = (&self.holder.worker, seconds.seconds(), reason.into_text());
         let (mut held, mut replaced) = (0, 0);
@@ -82,8 +86,8 @@ impl Asker {
                         replaced += u64::from(before.is_some());
                     }
                     Held::Full => {
-                        let text = format!("{FULL}; {held} of these keys are held now");
-                        return Err(Refused { code: ErrorCode::Full, text: text.into() });
+                        let text = format!("{}; {held} of these keys are held now", holds_full());
+                        return Err(Refused::full(text));
                     }
                 }
             }
@@ -92,7 +96,7 @@ impl Asker {
         Ok(HoldAllAnswer { prefix, held, replaced })
     }
 
-    /// Ends operators' holds of all keys that begin so, some at a time.
+    /// Ends operators' holds of all keys with a prefix, some at a time.
     pub(super) async fn unhold_all(&self, prefix: Key) -> Answered<verbs::UnholdAll> {
         let held = |reader: &dyn Reader| reader.held(HOLDS_MAX).map_err(Refused::busy);
         let (found, _) = self.read(ANSWER_TIMEOUT, held).await?;
@@ -120,8 +124,10 @@ impl Asker {
             }
             Bumped::Held => Err(Refused::new(ErrorCode::Held, HELD)),
             Bumped::Full => {
-                let text = "there are as many bumped keys as may be (1000); wait for some of them";
-                Err(Refused::new(ErrorCode::Full, text))
+                let text = format!(
+                    "there are as many bumped keys as may be ({BUMPS_MAX}); wait for some of them"
+                );
+                Err(Refused::full(text))
             }
             Bumped::Unknown => Err(Refused::unknown(UNLISTED)),
         }
