@@ -1,9 +1,10 @@
 //! Lock files: one daemon per database, per socket and per input directory (spec 6), one fetch per list.
 //!
-//! `serve` takes them for its life, `fetch` too; `status` looks who holds one. The lock is the kernel's (flock),
-//! so it goes with its holder however that ends; the file stays. Whoever can open it can lock it, so only its owner
-//! can; who holds it is said in a note beside it, which others may read: they take the lock for held as long as the
-//! process of the note lives. Only a start that is refused removes what it made. The database file itself is never opened here: closing it would drop SQLite's own locks.
+//! `serve` takes them for its life, and so does `fetch`; `status` looks who holds one. The lock is the kernel's
+//! (flock), so it ends with its holder, however that ends; the file stays. Any user who can open the file can lock it,
+//! so only its owner can open it. A note beside it names the holder; others may read that, and take the lock for held
+//! as long as the note's process lives. Only a start that is refused removes what it made. The database file itself is
+//! never opened here: closing it would drop SQLite's own locks.
 
 mod note;
 
@@ -28,7 +29,7 @@ pub use note::this_process;
 
 /// A status command holds the lock for an instant to see whether it is free.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// Whoever can open a lock file can lock it, and keep all others out.
+/// Any user who can open a lock file can lock it, and keep all others out.
 const MODE: u32 = 0o600;
 const PAUSE: Duration = Duration::from_millis(10);
 
@@ -123,10 +124,10 @@ pub fn take(path: &Path, holder: &Daemon) -> Result<LockFile, LockError> {
         return Err(held(path, noted(path)));
     }
     let mut taken = LockFile { path: lock, _file: file, is_made, note: None, is_kept: false };
-    // What stands in its place may be another's.
+    // The file in its place may be another's.
     let note = note_of(path);
     let opened = Note::open(note.clone()).map_err(LockError::io("open the note", &note))?;
-    // The lock is the kernel's: it is held whatever the note says, also on a disk that is full.
+    // The lock is the kernel's: it is held even if the note cannot be written, because the disk is full, for example.
     if let Err(error) = taken.note.insert(opened).write(holder) {
         let note = note.display();
         warn!(%error, %note, "The note of who runs could not be written: status will not know this daemon.");
@@ -173,7 +174,7 @@ fn open_locked(lock: &Path) -> Result<Opened, LockError> {
         let opened = safe_file::open_own(&directory, name, OFlags::empty(), MODE);
         let (file, is_made) = opened.map_err(&unopened)?;
         let is_ours = wait_for(&file).map_err(LockError::io("lock", lock))?;
-        // A start that was refused may have removed it meanwhile: then somebody else has made another.
+        // A refused start may have removed it meanwhile: then another process has made another file.
         let there = rustix::fs::statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW);
         let ours = rustix::fs::fstat(&file).map_err(LockError::io("lock", lock))?;
         let is_there =
@@ -216,7 +217,7 @@ pub fn state_of(path: &Path) -> LockState {
     }
 }
 
-/// As [`state_of`], for those who need to know only who is known.
+/// As [`state_of`], for callers that only need a known holder.
 pub fn holder_of(path: &Path) -> Option<Daemon> {
     match state_of(path) {
         LockState::By(holder) => Some(holder),
@@ -234,8 +235,8 @@ fn state_now(lock: &Path, note: &Path) -> LockState {
     }
 }
 
-/// Who holds the lock of a file that this user may not open: whoever wrote the note, as long as it lives. A clean stop
-/// leaves no note.
+/// Who holds the lock of a file that this user may not open: the writer of the note, as long as it lives. A clean stop
+/// empties the note.
 fn state_for_others(note: &Path) -> LockState {
     note::read(note).filter(|noted| lives(noted.pid)).map_or(LockState::Free, LockState::By)
 }
@@ -326,7 +327,7 @@ mod tests {
         assert_eq!(file_of(&link.join("state.db")), lock);
     }
 
-    /// A lock that is not kept leaves everything as it was: no file, or the note of who was killed.
+    /// A lock that is not kept leaves everything as it was: no file, or the note of a killed process.
     #[test]
     fn a_refused_start_leaves_nothing() {
         let (_directory, path, holder) = place();
@@ -341,7 +342,7 @@ mod tests {
         assert_eq!(std::fs::read(note_of(&path)).unwrap(), b"");
     }
 
-    /// Nobody else can open a lock file; who holds it may be read.
+    /// Other users cannot open a lock file, but they can read who holds it.
     #[test]
     fn a_lock_is_its_owner_s_alone() {
         use std::os::unix::fs::PermissionsExt;
@@ -353,7 +354,7 @@ mod tests {
         assert_eq!(mode(&directory.path().join("fetch.lock")), 0o600);
     }
 
-    /// Who may not open a lock file goes by the note: its process lives, or there is none.
+    /// A user who may not open a lock file relies on the note: its process lives, or there is no holder.
     #[test]
     fn others_go_by_the_note() {
         let directory = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! The program: a page. What a command line means is [`shiftboss::commands`]'s.
+//! The program. [`shiftboss::commands`] does everything.
 
 use std::process::ExitCode;
 

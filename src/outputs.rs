@@ -1,8 +1,10 @@
-//! What jobs wrote, in files of workers: found by key and day, and read from their ends. For `shiftboss output`, `top` and the page.
-//! Which attempts are in a file, by the index beside it: [`attempts`]; how it is shown: [`screen`].
+//! The output of jobs, in files of workers: found by key and day, and read from their ends. For `shiftboss output`,
+//! `top` and the web page. Which attempts are in a file, by the index beside it: [`attempts`]; how it is shown:
+//! [`screen`].
 //!
-//! Who writes them is [`runner`](crate::runner); its `--log-dir` has `DAY/KEY.log`, and another worker may have another order. Keys
-//! come from others and files may be replaced, so a file is opened beneath the directory alone, and through no link.
+//! [`runner`](crate::runner) writes them; its `--log-dir` has `DAY/KEY.log`, and another worker may have another order.
+//! Keys come from outside and files may be replaced, so a file is only opened beneath the directory, and through no
+//! link.
 
 pub mod attempts;
 pub mod ends;
@@ -20,7 +22,7 @@ use crate::safe_file;
 use attempts::{Part, parts};
 
 const DAY: Duration = Duration::from_secs(24 * 3_600);
-/// Days back from today in which the latest output is looked for.
+/// How many days back from today the latest output is looked for.
 const DAYS_MAX: u32 = 400;
 
 /// Where outputs are: a directory, and below it a name with `{day}` and `{key}`.
@@ -56,7 +58,7 @@ impl Outputs {
     /// The file of a key's output of a day, if there is one.
     ///
     /// # Errors
-    /// When there is something else in its place, or it cannot be read.
+    /// If there is something else in its place, or it cannot be read.
     pub fn open(&self, key: &str, day: &str) -> io::Result<Option<File>> {
         self.open_file(key, day, "")
     }

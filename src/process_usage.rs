@@ -1,4 +1,4 @@
-//! What this process uses, for the daemon's answer to `METRICS`.
+//! This process's resource usage, for the daemon's answer to `METRICS`.
 
 use std::fs;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use rustix::time::{ClockId, clock_gettime};
 use shiftboss_protocol::answers::live::ProcessUsage;
 
-/// `None`: the system does not tell.
+/// `None`: the system does not report it.
 pub fn own() -> Option<ProcessUsage> {
     let cpu = clock_gettime(ClockId::ProcessCPUTime);
     let cpu_seconds = Duration::try_from(cpu).ok()?.as_secs_f64();

@@ -1,7 +1,7 @@
 //! The workers' socket: inherited from the init system, or bound; found stale or alive; made anew.
 //!
-//! `serve` makes a [`SocketFile`]; the ListenerActor opens it. It accepts nothing itself. The
-//! socket's lock file is held by then, so a socket that nobody answers on is nobody's.
+//! `serve` makes a [`SocketFile`]; the ListenerActor opens it. It accepts nothing itself. The socket's lock file is
+//! held by then, so a socket without an answer is abandoned.
 
 use std::env;
 use std::io;
@@ -20,7 +20,7 @@ use crate::exit::{ExitCode, Failure};
 /// Longest path of a Unix socket in bytes (`sun_path` less its final zero).
 const PATH_MAX_BYTES: usize = 107;
 
-/// How the socket's file is to be made.
+/// How to make the socket's file.
 #[derive(Debug, Clone)]
 pub struct SocketSettings {
     pub path: PathBuf,
@@ -29,7 +29,7 @@ pub struct SocketSettings {
     pub group: Option<String>,
 }
 
-/// Descriptors that an init system gives have lower numbers: a list of all that it names takes memory.
+/// Limit on the descriptors that an init system names: a list of all of them takes memory.
 const LISTEN_FDS_MAX: i32 = 65_536;
 
 /// The socket, from before it is bound to after it is gone.
@@ -61,7 +61,7 @@ impl SocketFile {
         Ok(Self { path, mode, group, inherited, bound: None })
     }
 
-    /// Looks whether the socket is free. To be asked by who has its lock.
+    /// Checks that the socket is free. The caller must hold its lock.
     pub fn require_free(&self) -> Result<(), Failure> {
         if self.inherited.is_some() { Ok(()) } else { check_free(&self.path) }
     }
@@ -122,7 +122,7 @@ impl SocketBinder for SocketFile {
 impl Drop for SocketFile {
     fn drop(&mut self) {
         if self.bound.is_some() && identity(&self.path) == self.bound {
-            // It may be gone in this very moment; there is nothing else to be done about it.
+            // It may just be gone; nothing else can be done about it.
             let _ = std::fs::remove_file(&self.path);
         }
     }
@@ -145,7 +145,7 @@ pub fn check_length(path: &Path, code: ExitCode) -> Result<(), Failure> {
     Err(Failure::new(code, text))
 }
 
-/// Whether a socket stands at the path; anything else there is refused.
+/// Whether there is a socket at the path; anything else there is refused.
 fn is_socket(path: &Path) -> Result<bool, Failure> {
     check_length(path, ExitCode::Configuration)?;
     match std::fs::symlink_metadata(path) {
@@ -161,7 +161,7 @@ fn is_socket(path: &Path) -> Result<bool, Failure> {
     }
 }
 
-/// Looks whether the path can be bound to; a socket that nobody answers on may be replaced.
+/// Checks that the path can be bound; a socket without an answer may be replaced.
 fn check_free(path: &Path) -> Result<(), Failure> {
     if !is_socket(path)? {
         return Ok(());
@@ -188,7 +188,7 @@ pub fn require_listening(socket: &impl AsFd) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::InvalidInput, text))
 }
 
-/// A new socket, in the place of one on which nobody answers. It stays when its process ends.
+/// A new socket, in place of an abandoned one. It stays when its process ends.
 pub fn listen_at(path: &Path, mode: u32) -> Result<StdListener, Failure> {
     check_free(path)?;
     if path.symlink_metadata().is_ok() {
@@ -205,7 +205,7 @@ pub fn check_free_or_ours(path: &Path) -> Result<(), Failure> {
     }
 }
 
-/// Binds with the mode from the first moment on: nobody can connect in between.
+/// Binds with the mode from the first moment on: no one can connect in between.
 fn bind_with_mode(path: &Path, mode: u32) -> io::Result<StdListener> {
     let before = rustix::process::umask(Mode::from_raw_mode(0o777 & !mode));
     let bound = StdListener::bind(path);

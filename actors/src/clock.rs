@@ -1,5 +1,5 @@
-//! The wall clock as a value that can be handed in, and the time that passes whoever sets it. Used by the actors that
-//! stamp what they do; tests hand in one that they can move (`testing`).
+//! The wall clock as a value that can be passed in, and a monotonic time that no clock change affects. Used by the
+//! actors to timestamp what they do; tests pass in one that they can move (`testing`).
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -8,7 +8,7 @@ use shiftboss_protocol::model::UnixSeconds;
 use shiftboss_queue::record::Millis;
 
 pub trait Clock: Send {
-    /// Milliseconds since 1970; 0 when the system's clock stands before that.
+    /// Milliseconds since 1970; 0 if the system clock is set before that.
     fn millis(&self) -> Millis;
 
     fn now(&self) -> UnixSeconds {
@@ -19,7 +19,7 @@ pub trait Clock: Send {
     fn boot_time(&self) -> Duration;
 }
 
-/// Time since the machine was started: it goes on while the machine sleeps, and nobody sets it.
+/// Time since the machine was started: it goes on while the machine sleeps, and cannot be set.
 pub fn boot_time() -> Duration {
     let now = clock_gettime(ClockId::Boottime);
     Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or_default())

@@ -1,9 +1,9 @@
 //! ConnectionActor: one worker socket (docs/protocol.md), in the classic protocol (spec 3) or in protocol 2.
 //!
-//! The ListenerActor starts one for each socket it accepts. It reads one request, gets it answered ([`answer`],
-//! [`session`]), writes the answer, and only then reads on: one request in flight bounds the whole system. Jobs
-//! whose answer a classic worker did not read are given back (spec 5): by dropping their [`HandOut`]. In protocol 2
-//! attempts belong to no connection: only a job that could not be written is given back. It knows no SQL and no file.
+//! The ListenerActor starts one for each socket it accepts. It reads one request, has it answered ([`answer`],
+//! [`session`]), writes the answer, and only then reads on: one request in flight bounds the whole system. A job whose
+//! answer a classic worker did not read is given back (spec 5) by dropping its [`HandOut`]. In protocol 2 attempts
+//! belong to no connection: only a job that could not be written is given back. It knows no SQL and no file.
 
 mod answer;
 mod links;
@@ -47,18 +47,18 @@ use shiftboss_queue::operation::Complete;
 const READ_BUFFER_BYTES: usize = 512;
 /// How long a peer may take to read an answer, or the next piece of a long one.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
-/// The same when the daemon is stopping.
+/// The same while the daemon is stopping.
 const HURRIED_WRITE_TIMEOUT: Duration = Duration::from_secs(1);
 const WRITTEN_AT_ONCE: usize = 64 * 1024;
 /// How long a peer may take from the first byte of a line to its end.
 const LINE_TIMEOUT: Duration = Duration::from_secs(60);
-/// Input of a closing connection that is read and dropped at most: a socket closed with
-/// unread input resets its peer, which may yet have an answer to read.
+/// Most input of a closing connection that is read and dropped: a socket closed with unread input resets its peer,
+/// which may still have an answer to read.
 const DROPPED_INPUT_MAX: usize = 1024 * 1024;
 const ERRORS_MAX: usize = 10;
 
-/// As many warnings about workers are logged in [`WARNINGS_SECONDS`]: one can go wrong as fast as it can connect
-/// (spec 1: after an answer it does not know the stock worker spins without sleeping).
+/// Most warnings about workers in [`WARNINGS_SECONDS`]: a worker can go wrong as fast as it can connect (spec 1: after
+/// an answer it does not know, the stock worker spins without sleeping).
 const WARNINGS_MAX: u32 = 100;
 const WARNINGS_SECONDS: u32 = 60;
 
@@ -69,12 +69,12 @@ thread_local! {
 }
 
 pub struct ConnectionActor {
-    /// All it does; taken when it starts.
+    /// All that the actor does; taken when it starts.
     serving: Option<Pin<Box<dyn Future<Output = ()>>>>,
 }
 
 impl ConnectionActor {
-    /// Serves an accepted socket, until `closing` and the end of the request under way.
+    /// Serves an accepted socket until `closing`, and then finishes the request under way.
     pub fn new(stream: UnixStream, links: WorkLinks, closing: CancellationToken) -> Self {
         Self { serving: Some(Box::pin(Connection::new(stream, links).serve(closing))) }
     }
@@ -95,13 +95,13 @@ struct Connection {
     stream: UnixStream,
     peer: Peer,
     codec: LineCodec,
-    /// Bytes that were read and belong to no line yet.
+    /// Bytes that were read and do not form a whole line yet.
     bytes: BytesMut,
     /// Since when an unfinished line has been waiting for its end.
     unfinished: Option<Instant>,
     session: Option<Asker>,
     errors: usize,
-    /// Classic jobs that were written, and that the peer has not been seen to have read.
+    /// Classic jobs that were written, and that the peer is not known to have read.
     unread: Vec<HandOut>,
 }
 
@@ -122,7 +122,7 @@ impl Connection {
         }
     }
 
-    /// Answers one line after the other. A line, as the end of all input, ends a wait for work.
+    /// Answers one line after the other. A new line ends a wait for work, and so does the end of the input.
     async fn serve(mut self, closing: CancellationToken) {
         let mut wait = None;
         loop {
@@ -177,7 +177,7 @@ impl Connection {
         }
     }
 
-    /// What is to be written to a line, or to the end of the input. An error: the socket failed.
+    /// The reply to a line, or to the end of the input. An error: the socket failed.
     async fn answer(&mut self, line: Result<Option<Line>, WireError>) -> io::Result<Reply> {
         match line {
             Ok(Some(Line::Classic(request))) => Ok(self.classic(request).await),
@@ -245,7 +245,7 @@ impl Connection {
     async fn write(&mut self, reply: Reply) -> bool {
         let faults = reply.faults();
         self.links.metrics.refused(&reply.errors);
-        // A report can be long: the peer has time as long as it gets on with reading.
+        // A report can be long: the timeout is per piece, so a peer that keeps reading gets all of it.
         for piece in reply.bytes.chunks(WRITTEN_AT_ONCE) {
             let written = timeout(WRITE_TIMEOUT, self.stream.write_all(piece)).await;
             if !matches!(written, Ok(Ok(()))) {
@@ -278,14 +278,14 @@ impl Connection {
         if !drop_input(&self.stream) || self.unread.is_empty() {
             return;
         }
-        // A peer that is gone cannot be answered; whether it had read everything, is asked next.
+        // A peer that is gone cannot be answered; whether it had read everything is checked next.
         let _ = self.stream.shutdown().await;
         if let Ok(Ok(true)) = timeout(patience, peer::delivered(&self.stream)).await {
             self.unread.into_iter().for_each(HandOut::settle);
         }
     }
 
-    /// Warns of what the peer did, or did not get, unless that was said too often lately.
+    /// Warns of what the peer did, or did not get, unless there were too many warnings lately.
     fn complain(&self, what: &str, why: impl Display) {
         match WARNINGS.with_borrow_mut(|warnings| warnings.admit(std::time::Instant::now())) {
             Some(0) => warn!(peer = %self.peer, %why, "{what}"),

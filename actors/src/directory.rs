@@ -54,7 +54,7 @@ impl FileState {
     /// coarse to show a later change: it must be asked for its content.
     pub fn is_fresh(&self) -> bool {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        // A time that is to come was set by hand, or the clock was: no tick can be derived from it.
+        // If the time is in the future, it or the clock was set by hand: no tick can be derived from it.
         let now = i64::try_from(now.as_nanos()).unwrap_or(0);
         now.saturating_sub(self.times.changed) < FILE_CLOCK_TICK_NANOSECONDS
     }
@@ -112,18 +112,18 @@ impl Directory {
         here.st_nlink > 0 && (here.st_dev, here.st_ino) == (there.st_dev, there.st_ino)
     }
 
-    /// Whether this process may list it no longer, or may look at no file in it.
+    /// Whether this process may no longer list it, or look at files in it.
     pub fn is_forbidden(&self) -> bool {
         may_read(&self.descriptor) == Err(Errno::ACCESS)
     }
 
-    /// Locks it against other daemons as long as it is open; false: one of them has it.
+    /// Locks it against other daemons for as long as it is open; false: another daemon has it.
     pub fn lock(&self) -> bool {
         let locked = flock(&self.descriptor, FlockOperation::NonBlockingLockExclusive);
         locked != Err(Errno::WOULDBLOCK)
     }
 
-    /// Whether it exists no longer: it was emptied before, file by file.
+    /// Whether it was removed: for that it had to be emptied first, file by file.
     pub fn is_removed(&self) -> bool {
         rustix::fs::fstat(&self.descriptor).is_ok_and(|here| here.st_nlink == 0)
     }
@@ -170,7 +170,7 @@ impl AsFd for Directory {
     }
 }
 
-/// Whether a directory may be listed, and its files looked at: opening `.` in it takes both rights.
+/// Whether a directory may be listed, and its files looked at: opening `.` in it requires both rights.
 fn may_read(directory: &File) -> Result<(), Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     rustix::fs::openat(directory, ".", flags, Mode::empty()).map(drop)

@@ -1,16 +1,16 @@
-//! How the tree learns that an actor ended which it cannot do without. actix itself tells nobody: a panic only
-//! closes the mailbox. StorageActor, which may end with an error, says so in its own way.
+//! How the tree learns that an actor it depends on has ended. actix itself reports nothing: a panic only closes the
+//! mailbox. The StorageActor, which may end with an error, reports that in its own way.
 
 use tokio::sync::mpsc::UnboundedSender;
 
 #[derive(Debug, PartialEq, Eq)]
 pub enum Exit {
     Panicked(&'static str),
-    /// A setting is wrong, which was not known before: says what it is, and what to do.
+    /// A setting turned out to be wrong: the text says which one, and what to do.
     WrongSetting(String),
 }
 
-/// Held by an actor for its whole life: its drop says that the actor ended.
+/// Held by an actor for its whole life: its drop reports that the actor ended.
 #[derive(Debug)]
 pub struct ExitNotifier {
     pub name: &'static str,
@@ -19,7 +19,7 @@ pub struct ExitNotifier {
 
 impl ExitNotifier {
     pub fn wrong_setting(self, text: String) {
-        // Before what its drop says: the first word counts.
+        // Sent before the drop's own message: the first message counts.
         let _ = self.exits.send(Exit::WrongSetting(text));
     }
 }

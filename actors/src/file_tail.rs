@@ -28,19 +28,19 @@ use shiftboss_queue::error::StoreError;
 use shiftboss_queue::file_identity::Position;
 use shiftboss_queue::operation::{AddRows, Prune, Request};
 
-/// Delay before a line that fills a batch and does not end is read on; others have their turn.
+/// Delay before reading on in a line that fills a batch without ending; others get their turn meanwhile.
 const NEXT_PIECE: Duration = Duration::from_millis(1);
 
-/// Memory for what one tail gathers before it stores it, and all tails together: a list of 25,000 packages, and a few of
-/// them. With less, or when somebody waits, rows are stored in smaller portions. To put one in order takes a few milliseconds,
-/// for which all that is on this thread waits.
+/// Memory for what one tail, and all tails together, gather before storing it: enough for a list of 25,000 packages,
+/// and for a few of those. With less, or when a request waits, rows are stored in smaller portions. Sorting one portion
+/// takes a few milliseconds and blocks everything else on this thread.
 const PORTION_BYTES_MAX: usize = 2 * 1024 * 1024;
 const GATHERED_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// How a tail ended, for its parent. None at all is a panic.
+/// How a tail ended, for its parent. If it left no such value, it panicked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TailEnd {
-    /// All that is there is read, and the run is complete, or its place was wanted.
+    /// All that is there was read, and the run is complete or another tail needed the place.
     Read { complete: bool, state: Option<FileState> },
     /// The file could not be read, or its rows were refused.
     Failed { reason: String, progress: bool },
@@ -53,14 +53,14 @@ pub struct TailLink {
     wake: Notify,
     /// The watcher reported a change, and the tail has not read since.
     unheard: Cell<bool>,
-    /// Who wait for what is unread to be stored: answered after the next batch, as the one under way may have
-    /// been read before they asked.
+    /// Requests that wait until what is unread is stored: answered after the next batch, because the one under way may
+    /// have been read before they came.
     waiting: RefCell<Vec<oneshot::Sender<bool>>>,
-    /// The store is busy or full, and nobody may wait for it; whether there is more to be read.
+    /// Set while the store is busy or full, so that no request waits for it: whether there is more to read.
     stalled: Cell<Option<bool>>,
-    /// The file could be read, and what was read of it stored.
+    /// The file could be read, and what was read was stored.
     sound: Cell<bool>,
-    /// The run's position in the store, as that said last.
+    /// The run's position in the store, as last reported.
     pub(crate) stored: Cell<Option<Position>>,
     end: Cell<Option<TailEnd>>,
 }
@@ -70,20 +70,20 @@ impl TailLink {
         Rc::new(Self { target: Cell::new(target), ..Self::default() })
     }
 
-    /// Whether the store may have gone back since: the run's position there is another one.
+    /// Whether the store may have been restored to an earlier state: it has another position for the run.
     pub fn is_elsewhere(&self, position: Option<Position>) -> bool {
         let place = |at: Position| (at.device, at.inode, at.offset);
         self.stored.get().map(place) != position.map(place)
     }
 
-    /// Tells the tail that its file, or what is to be read of it, may have changed.
+    /// Notifies the tail that its file, or what to read of it, may have changed.
     pub fn notify(&self, target: Target) {
         self.target.set(target);
         self.unheard.set(true);
         self.wake.notify_one();
     }
 
-    /// Has the tail store what is unread, one batch; answered when that batch is on disk: is there more?
+    /// Has the tail store one batch of what is unread; answered when that batch is on disk: is there more?
     pub fn catch_up(&self) -> oneshot::Receiver<bool> {
         let (waiter, answer) = oneshot::channel();
         self.waiting.borrow_mut().push(waiter);
@@ -94,7 +94,7 @@ impl TailLink {
         answer
     }
 
-    /// Whether a change found nobody who reads.
+    /// Whether a change was reported that no tail has read.
     pub fn is_unheard(&self) -> bool {
         self.unheard.get()
     }
@@ -103,7 +103,7 @@ impl TailLink {
         self.sound.get()
     }
 
-    /// How the tail ended, which it has. Nobody waits for it any more.
+    /// How the tail ended. Drops the requests that wait for it.
     pub fn take_end(&self) -> Option<TailEnd> {
         self.waiting.take();
         self.end.take()
@@ -112,9 +112,9 @@ impl TailLink {
 
 pub struct Shared {
     step_rows: usize,
-    /// Others wait for a place: a tail is to end when it has nothing to read.
+    /// Other runs wait for a place: a tail ends when it has nothing to read.
     pub(crate) crowded: Cell<bool>,
-    /// Bytes in memory that were read and are not stored yet.
+    /// Bytes in memory that were read and not yet stored.
     gathered: Cell<usize>,
 }
 
@@ -157,10 +157,10 @@ pub struct Tail {
     shared: Rc<Shared>,
     link: Rc<TailLink>,
     gathered: Option<(Portion, Room)>,
-    /// The last batch of a complete file was read: a notification from now on comes after its reading.
+    /// The last batch of a complete file was read: any notification from now on came after that.
     completed: bool,
     progress: bool,
-    /// Answered when the batch under way is stored: it was read after they asked.
+    /// Requests that are answered when the batch under way is stored, because it was read after they came.
     waiting: Vec<oneshot::Sender<bool>>,
 }
 
@@ -194,7 +194,7 @@ impl Tail {
         self.link.end.set(Some(end));
     }
 
-    /// Reads and stores batch after batch, until nothing is left to be done. An error is one of the file.
+    /// Reads and stores batch after batch until nothing is left to do. An error concerns the file.
     async fn read(&mut self) -> Result<TailEnd, String> {
         let link = Rc::clone(&self.link);
         loop {
@@ -231,7 +231,8 @@ impl Tail {
         }
     }
 
-    /// Takes what was read, and stores it unless there is more, and room for that, and nobody waits.
+    /// Adds what was read to what is gathered. Stores it all once the file has no more, memory is full, or a request
+    /// waits.
     async fn gather(&mut self, read: Portion) -> Result<(), String> {
         self.completed |= read.behind().complete;
         self.reader.taken(&read);
@@ -255,8 +256,8 @@ impl Tail {
         Ok(())
     }
 
-    /// Stores what was gathered, batch by batch. Whoever waits is answered after the first one. `has_more`: more was read than
-    /// that.
+    /// Stores what was gathered, batch by batch. Waiting requests are answered after the first one. `has_more`: more
+    /// was read than was gathered.
     async fn store(&mut self, has_more: bool) -> Result<(), String> {
         let Some((portion, _room)) = self.gathered.take() else {
             return Ok(());
@@ -277,7 +278,7 @@ impl Tail {
         Ok(())
     }
 
-    /// One step: what is not in a whole list leaves the queue.
+    /// One step: rows that a complete listing lacks leave the queue.
     async fn prune(&mut self) -> Result<(), String> {
         let run = self.reader.run().clone();
         if !self.ask_until_done(Prune { run, limit: STEP_ROWS }, false).await? {
@@ -287,8 +288,8 @@ impl Tail {
         Ok(())
     }
 
-    /// Has storage do something, however long that takes. `brings_rows`: until it is done there is more
-    /// than the reader knows, and who looks hears so.
+    /// Has storage carry out a request, however long that takes. `brings_rows`: until it is done, looks are answered
+    /// that there is more, even if the reader has no more.
     async fn ask_until_done<R: Request + Clone>(
         &mut self,
         request: R,
@@ -302,7 +303,7 @@ impl Tail {
                 }
                 Err(StoreError::Rejected(reason)) => return Err(reason),
                 Err(error) => {
-                    // Storage has warned of it already, and not too often.
+                    // Storage has already logged a warning, at a limited rate.
                     let run = self.reader.run();
                     debug!(%run, %error, "Rows could not be stored yet; trying again.");
                     self.stall(brings_rows);
@@ -312,7 +313,7 @@ impl Tail {
         }
     }
 
-    /// Nobody may wait for a store that is full: their request fails, and comes back.
+    /// No request waits for a store that is full: it is answered at once, fails, and is repeated.
     fn stall(&mut self, brings_rows: bool) {
         let more = brings_rows || self.reader.has_unread();
         self.link.stalled.set(Some(more));

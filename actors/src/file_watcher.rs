@@ -4,7 +4,7 @@
 //! The tree starts it; connections ask it to [`CatchUpBarrier`] before they say that there is no work.
 //! Events, scans and timers all end in the same two steps for a run: look at its names
 //! ([`FileWatcherActor::look_at`]), then act on what is there ([`FileWatcherActor::act_on`]).
-//! It knows no rows, and reads a file's bytes only to tell whether it is still the one that is stored.
+//! It does not know rows, and reads a file's bytes only to tell whether it is still the one that is stored.
 
 mod barrier;
 mod elsewhere;
@@ -44,38 +44,37 @@ use shiftboss_queue::operation::Runs;
 pub use tails::{StartTail, start_tail};
 use watch::Watch;
 
-/// How often everything is looked at, events or none.
+/// How often everything is looked at, whether or not there are events.
 const RESCAN_EVERY: Duration = Duration::from_secs(60);
-/// How often timers of the directory and of unclosed files are looked at.
+/// How often the timers of the directory and of unclosed files are checked.
 const TICK: Duration = Duration::from_secs(1);
-/// Between two warnings that a file cannot be looked at: it is tried every second.
+/// Pause between two warnings that a file cannot be looked at; it is retried every second.
 const WARNINGS_SECONDS: u32 = 60;
 
 #[derive(Debug, Clone)]
 pub struct Input {
     pub path: PathBuf,
-    /// Which one it is; `None`: whichever is there.
+    /// The known directory; `None`: whichever is there.
     pub known: Option<DirectoryIdentity>,
     /// The one that this process has locked for its life; `None`: the one that is there at the start.
     pub locked: Option<DirectoryIdentity>,
-    /// Whichever is there at the start is taken, even if it is another one than the known.
+    /// Whichever is there at the start is taken, even if it is not the known one.
     pub accept: bool,
     /// Another one is taken once it has held lists for this long without a change.
     pub accept_after: Duration,
-    /// How often it is tried whether fetchers of other daemons can be taken over, if that is more often than everything is
-    /// looked at.
+    /// How often to try to take over fetchers of other daemons, if more often than the rescan.
     pub retry_elsewhere: Duration,
 }
 
-/// Opens the directory, registers every run in it and drops those that are gone; answered when
-/// that is done, so that the socket may listen. Loading goes on.
+/// Opens the directory, registers every run in it and drops those that are gone. Answered when that is done: then the
+/// socket may be opened. Loading goes on.
 #[derive(Debug, Message)]
 #[rtype(result = "Result<(), StartError>")]
 pub struct Start;
 
 #[derive(Debug)]
 pub enum StartError {
-    /// The store does not tell which runs it has.
+    /// The store cannot say which runs it has.
     Store(StoreError),
     Input(String),
 }
@@ -101,15 +100,15 @@ pub struct FileWatcherActor {
     open: Option<Open>,
     stranger: Option<stranger::Stranger>,
     runs: BTreeMap<Run, Entry>,
-    /// While runs are being registered: those that are to be looked at then.
+    /// While runs are being registered: those to look at afterwards.
     postponed: Option<BTreeSet<Run>>,
     faults: faults::Faults,
-    /// Runs under deletion, in the order in which they go.
+    /// Runs under deletion, in the order in which they are deleted.
     deleting: VecDeque<Run>,
     queue: VecDeque<Run>,
     tails: usize,
     barriers: barrier::Barriers,
-    /// Events said that the directory is gone, or that others were dropped.
+    /// An event said that the directory is gone, or that events were dropped.
     lost: bool,
     overflow: bool,
     /// Crowded: runs wait for a tail, and tails that have nothing to read give up their place.

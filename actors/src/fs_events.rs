@@ -1,7 +1,7 @@
-//! An inotify instance: its events, read without waiting, and the file systems that have none for what other
-//! machines change.
+//! An inotify instance: its events, read without waiting, and the file systems that have no events for other machines'
+//! changes.
 //!
-//! The watch on the input directory and those on the trees of `on-change` stand on it. It decides nothing.
+//! The watch on the input directory and those on the trees of `on-change` use it. It decides nothing.
 
 use std::ffi::OsStr;
 use std::io::{self, ErrorKind};
@@ -16,8 +16,8 @@ use tokio::io::unix::AsyncFd;
 /// Room for the events of one read; each takes 16 bytes and its padded name.
 const BUFFER_BYTES: usize = 64 * 1024;
 
-/// File systems that other machines may change without a word to this one (statfs(2)): NFS, SMB (three
-/// kinds), 9P, Ceph, AFS, Coda, FUSE, VirtualBox's.
+/// File systems that other machines may change without an event here (statfs(2)): NFS, SMB (three kinds), 9P, Ceph,
+/// AFS, Coda, FUSE, VirtualBox's.
 const NETWORK: [u32; 10] = [
     0x6969,
     0x517b,
@@ -56,7 +56,7 @@ impl Inotify {
         self.instance.watches()
     }
 
-    /// Hands over the events that are there now, up to a buffer of them. Whether there may be more.
+    /// Passes on the events that are there now, up to one buffer full. Returns whether there may be more.
     pub fn read(&mut self, take: impl FnMut(Event<'_>)) -> io::Result<bool> {
         match self.instance.read_events(&mut self.buffer) {
             Ok(events) => {

@@ -30,7 +30,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 pub trait SocketBinder {
     fn open(&mut self) -> io::Result<UnixListener>;
 
-    /// A listener to go on with when the present one can no longer be reached; `None` while it can.
+    /// A new listener if the present one can no longer be reached; `None` while it can.
     fn rebind(&mut self) -> io::Result<Option<UnixListener>>;
 }
 
@@ -45,7 +45,7 @@ pub struct ListenerActor {
     connections_max: usize,
     connections: TaskTracker,
     accepting: Option<SpawnHandle>,
-    /// Connections closed at once since the start, and accepts that failed: both log sparsely.
+    /// Connections closed at once since the start, and accepts that failed: both are logged sparsely.
     refused: u64,
     failed: u64,
     /// Ends all connections, each once its request under way is answered.
@@ -95,7 +95,7 @@ impl ListenerActor {
         let metrics = Arc::clone(&self.links.metrics);
         let actor = ConnectionActor::new(stream, self.links.clone(), self.closing.clone());
         let connection = self.connections.track_future(Context::new().into_future(actor));
-        // Its own task, whose handle tells of a panic; actix itself would tell nobody.
+        // Its own task, whose handle reports a panic; actix itself would not.
         ctx.spawn(actix::spawn(connection).into_actor(self).map(move |end, _, _| {
             metrics.connection_closed();
             if end.is_err_and(|end| end.is_panic()) {
@@ -124,10 +124,10 @@ impl ListenerActor {
     }
 }
 
-/// All connections of a listener, and the errors in between; after one it has already waited a moment.
+/// All connections of a listener, and the errors in between; each error comes after a short pause.
 fn accepted(listener: UnixListener) -> impl Stream<Item = io::Result<UnixStream>> {
-    // In reserve: given up for a moment when descriptors run out, to take a waiting connection and close it. Its
-    // worker then hears at once instead of never.
+    // A spare descriptor, given up for a moment when descriptors run out, to accept a waiting connection and close it.
+    // So its worker learns at once that it is not served, instead of never.
     let spare = reserve();
     stream::unfold((listener, spare), |(listener, mut spare)| async move {
         let accepted = listener.accept().await.map(|(stream, _)| stream);

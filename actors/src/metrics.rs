@@ -1,8 +1,8 @@
 //! What a daemon counts of itself since its start, for `METRICS` (docs/metrics.md): requests, connections, commits, and the
 //! ends of jobs by fetcher.
 //!
-//! One value that the actors share: the StorageActor counts what it commits, the listener and the connections what they are
-//! asked. It decides nothing, and holds no key.
+//! One value that the actors share: the StorageActor counts commits, the listener and the connections count requests.
+//! It decides nothing, and holds no keys.
 
 use std::borrow::Cow;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,14 +14,14 @@ use shiftboss_protocol::wire::session::ErrorCode;
 use shiftboss_queue::error::{Rejected, StoreError};
 use shiftboss_queue::operation::{Ack, JobEnd, Outcome, RelayAnswer};
 
-/// Fetchers that are counted apart; those of more are counted as one. A name is of 255 bytes at most.
+/// Most fetchers that are counted separately; any more are counted as one. A name has at most 255 bytes.
 const FETCHERS_MAX: usize = 1_000;
 const COMMIT_SECONDS: &[f64] =
     &[0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5];
 const COMMIT_MUTATIONS: &[f64] =
     &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1_024.0];
 
-/// See the module's documentation. A lock that was poisoned is used on: a count may be missing.
+/// See the module's documentation. A poisoned lock is still used: a count may be missing.
 pub struct Metrics(Mutex<Counted>);
 
 impl Default for Metrics {
@@ -156,7 +156,7 @@ mod tests {
         }
     }
 
-    /// Fetchers beyond the limit are counted as one, and those that are known go on being counted.
+    /// Fetchers beyond the limit are counted as one, and the known ones are still counted separately.
     #[test]
     fn fetchers_are_limited() {
         let metrics = Metrics::default();

@@ -1,8 +1,8 @@
-//! What the kernel knows of a worker's end of a socket: has it read what we wrote, did it go away
-//! without reading, and who is it. Used by the ConnectionActor.
+//! What the kernel knows of a worker's end of a socket: whether it has read what we wrote, whether it went away without
+//! reading, and who it is. Used by the ConnectionActor.
 //!
-//! A Unix socket that is closed with unread data tells the other end `ECONNRESET`, in a read or,
-//! after a half-close, in `SO_ERROR` (spec 5). How much is unread, `SIOCOUTQ` tells.
+//! If a Unix socket is closed with unread data, the other end gets `ECONNRESET`, from a read or, after a half-close, in
+//! `SO_ERROR` (spec 5). `SIOCOUTQ` gives the number of unread bytes.
 
 use std::fmt;
 use std::io;
@@ -14,11 +14,11 @@ use tokio::net::UnixStream;
 
 /// `SIOCOUTQ`, which Linux defines as `TIOCOUTQ`.
 const SIOCOUTQ: Opcode = 0x5411;
-/// Linux's, from 4.13 on, but for SPARC.
+/// Linux's value, from 4.13 on, except on SPARC.
 const SO_PEERGROUPS: libc::c_int = 59;
 /// As many as Linux has for a process (NGROUPS_MAX).
 const GROUPS_MAX: usize = 65_536;
-/// First pause between two looks at a peer that has yet to read; doubled up to the longest.
+/// First pause between two looks at a peer that has not read everything; doubled up to the longest.
 const PAUSE_FIRST: Duration = Duration::from_millis(1);
 const PAUSE_LONGEST: Duration = Duration::from_millis(100);
 
@@ -125,7 +125,7 @@ mod tests {
     use super::*;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-    /// Bytes count as read when the peer took them.
+    /// Bytes count as read once the peer has read them.
     #[tokio::test]
     async fn the_kernel_tells_what_was_read() {
         let (mut ours, mut theirs) = UnixStream::pair().unwrap();

@@ -1,4 +1,4 @@
-//! When a server that could not be reached is tried again. Used by the stores that are on one or behind a broker.
+//! When a server that could not be reached is tried again. Used by the stores on a server or behind a broker.
 
 use std::time::Duration;
 
@@ -6,21 +6,21 @@ use shiftboss_protocol::backoff::{Backoff, shortened};
 use shiftboss_queue::error::StoreError;
 use tokio::time::Instant;
 
-/// What is asked before it is time is refused at once.
+/// Calls before the next attempt is due fail at once.
 pub struct Reconnect {
     backoff: Backoff,
     refused: Option<(Instant, StoreError)>,
 }
 
 impl Reconnect {
-    /// Delays begin with `first` and double up to `longest`, at random by half: those who failed together do not try again
-    /// together.
+    /// Delays begin with `first` and double up to `longest`, randomised by half, so that clients that failed together
+    /// do not try again together.
     pub fn new((first, longest): (Duration, Duration)) -> Self {
         Self { backoff: Backoff::new(first, longest), refused: None }
     }
 
     /// # Errors
-    /// As the last try failed, while it is too early for another one.
+    /// The error of the last attempt, while it is too early for another one.
     pub fn allowed(&self) -> Result<(), StoreError> {
         match &self.refused {
             Some((until, error)) if Instant::now() < *until => Err(error.clone()),

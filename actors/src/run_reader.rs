@@ -23,10 +23,10 @@ use shiftboss_protocol::model::Run;
 use shiftboss_queue::file_identity::Position;
 use shiftboss_queue::operation::{Reading, RowBatch, StoredRun};
 
-/// Rows of one batch, at most (and, of what was read alone, those of the last chunk). A worker's request waits for
-/// one batch; four times as many rows load no faster.
+/// Most rows of one batch; a batch of a single read may also have the rest of the last chunk. A worker's request waits
+/// for one batch; four times as many rows load no faster.
 const BATCH_ROWS_MAX: usize = 250;
-/// Bytes read for one batch at most, so that a file of faulty lines also lets others in.
+/// Most bytes read for one batch, so that a file of faulty lines also lets others in.
 const BATCH_BYTES_MAX: u64 = 4 * 1024 * 1024;
 /// Faulty lines of one batch that are logged one by one; the others are counted.
 const WARNINGS_PER_BATCH: u64 = 20;
@@ -46,20 +46,20 @@ pub struct RunReader {
     /// The last batch was full before the file ended.
     interrupted: bool,
     task: Task,
-    /// What is read begins at the start of a file of which something was stored.
+    /// Reading began at the start of a file of which something was stored.
     anew: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Task {
     Follow,
-    /// To see whether it is as it was read: from its start, storing nothing.
+    /// Reading from the start, storing nothing, to see whether the file is still as it was read.
     Compare,
     List,
 }
 
 impl RunReader {
-    /// A reader that goes on where `stored` stands.
+    /// A reader that goes on at the position of `stored`.
     pub fn new(directory: Rc<Directory>, stored: StoredRun) -> Self {
         let task = Task::Follow;
         Self { directory, stored, open: None, interrupted: false, task, anew: false }
@@ -75,8 +75,7 @@ impl RunReader {
         self.anew = true;
     }
 
-    /// Finds out, before anything else, whether a complete file that rests is the one that was read, and
-    /// reads it as a listing if not.
+    /// Checks first whether a complete file that rests is the one that was read, and reads it as a listing if not.
     pub fn reconcile(&mut self) {
         if self.stored.stale {
             self.list();
@@ -90,8 +89,8 @@ impl RunReader {
         self.task = Task::List;
     }
 
-    /// Whether all was read that the file lists, and it has not changed since that began. To be asked
-    /// when there is nothing more to be read.
+    /// Whether everything in the file was read as a listing, and it has not changed since that began. Call it when
+    /// there is nothing more to read.
     pub fn is_listed(&self) -> bool {
         self.task == Task::List
     }
@@ -105,8 +104,8 @@ impl RunReader {
         &self.stored.run
     }
 
-    /// The next rows, or `None` when there is nothing to store. `target` says what to read. An error says what could
-    /// not be done, to which file, and why.
+    /// The next rows, or `None` if there is nothing to store. `target` says what to read. An error says what could not
+    /// be done, with which file, and why.
     pub fn read_on(&mut self, target: Target) -> Result<Option<Portion>, String> {
         self.interrupted = false;
         let name = self.stored.run.file_name(target.growing_name);
@@ -123,7 +122,7 @@ impl RunReader {
         self.read_rows(target).map_err(failed("read"))
     }
 
-    /// Goes on with a comparison. One that finds the file as it was read ends with a batch that says so.
+    /// Goes on with a comparison. If the file is as it was read, the comparison ends with a batch that says so.
     fn compare(&mut self, target: Target) -> io::Result<Option<RowBatch>> {
         let (Task::Compare, Some(at)) = (self.task, self.stored.position) else {
             return Ok(None);
@@ -157,7 +156,7 @@ impl RunReader {
         Ok(Some(RowBatch { from: Some(at.offset), position, ..of_none }))
     }
 
-    /// Tells the reader that what it read last is stored, or is to be before anything else of this file.
+    /// Notes that what was read last is stored, or will be before anything else of this file.
     pub fn taken(&mut self, portion: &Portion) {
         self.stored.position = Some(portion.behind().position);
         self.stored.complete = portion.behind().complete;
@@ -176,7 +175,7 @@ impl RunReader {
                 return Ok(true);
             }
             if open.state != now {
-                // It changed while it was listed: that is begun anew when it rests.
+                // The file changed during the listing, which begins anew when the file rests.
                 self.task = Task::Follow;
             }
             if open.state.is_same_file(&now)
@@ -213,7 +212,7 @@ impl RunReader {
             return Ok(None);
         };
         if self.stored.complete && self.stored.position.is_none() && self.stored.rows > 0 {
-            // Taken over from a database without positions: a known complete run is not read again.
+            // The run was taken over from a database without positions: a known complete run is not read again.
             open.skip_to_end();
         }
         let before = open.position(self.stored.position)?;
@@ -252,8 +251,8 @@ impl RunReader {
         self.open.as_ref().map(|open| FileState { length: open.next, ..open.state })
     }
 
-    /// Whether the last call of [`read_on`](Self::read_on) ended before the file did: in the
-    /// middle of a very long line there is nothing to store, and yet more to be read.
+    /// Whether the last call of [`read_on`](Self::read_on) ended before the file did: in the middle of a very long line
+    /// there is nothing to store yet, but more to read.
     pub fn is_interrupted(&self) -> bool {
         self.interrupted
     }

@@ -1,8 +1,9 @@
-//! Services: actors of the program that the tree starts and stops beside its own. It knows of them only what
-//! connections may ask. Called by [`tree`](crate::tree); the daemon's own fetchers are one, the relays' server is another.
+//! Services: actors of the program that the tree starts and stops beside its own. All that the tree knows of them is
+//! what connections may ask. Called by [`tree`](crate::tree); the daemon's own fetchers are one, the relays' server is
+//! another.
 //!
-//! A service is started once every run is registered and stopped before storage. Its end by itself ends
-//! the process, as that of a central actor does.
+//! A service is started once every run is registered, and stopped before storage. If it ends by itself, the process
+//! ends, as with a central actor.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -19,10 +20,11 @@ use shiftboss_protocol::verbs::RunFetcherAnswer;
 use shiftboss_protocol::wire::session::Refused;
 use shiftboss_queue::operation::{FetcherRecords, ForgetFetcher, NoteFetcher};
 
-/// Has a fetcher of this name, which the daemon runs itself, run now.
+/// Runs the managed fetcher of this name now.
 pub type RunFetcher = Rc<dyn Fn(&str) -> Result<RunFetcherAnswer, Refused>>;
 
-/// Tells how the broker is over which the daemon serves relays. Asks nobody. `None`: the service has ended.
+/// The last known state of the broker over which the daemon serves relays; sends no request. `None`: the service has
+/// ended.
 pub type LookAtBroker = Rc<dyn Fn() -> Option<BrokerLive>>;
 
 /// What a service may say to storage and to the watcher.
@@ -52,24 +54,24 @@ impl ServiceLinks {
     }
 }
 
-/// An actor of the program's that lives in the tree.
+/// An actor of the program that lives in the tree.
 pub trait Service {
-    /// As it is called when it panicked.
+    /// Its name, for the report of a panic.
     fn name(&self) -> &'static str;
 
-    /// Starts it, on the caller's actix system. It keeps `exit_notifier` for its whole life.
+    /// Starts it on the caller's actix system. It keeps `exit_notifier` for its whole life.
     fn start(&mut self, links: ServiceLinks, exit_notifier: ExitNotifier);
 
-    /// Has fetchers run for operators, if it has any; asked once it is started.
+    /// Runs fetchers for operators, if it has any; called once it is started.
     fn run_fetcher(&self) -> Option<RunFetcher> {
         None
     }
 
-    /// How to look at the broker, if it serves relays; asked once it is started.
+    /// How to look at the broker, if it serves relays; called once it is started.
     fn broker(&self) -> Option<LookAtBroker> {
         None
     }
 
-    /// Stops it; resolves when it holds nothing any more.
+    /// Stops it; resolves when it no longer holds anything.
     fn stop(&mut self) -> Pin<Box<dyn Future<Output = ()>>>;
 }

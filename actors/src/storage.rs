@@ -1,9 +1,9 @@
 //! StorageActor: owns the one [`Store`], serializes every mutation, commits in groups.
 //!
-//! It lives alone on its own Arbiter; where the store waits for a server, on the main thread. Connections, the watcher and the tails
-//! message it; it messages nobody. What is asked is [gathered] until the mailbox is empty, or a batch is under way; then the
-//! store carries it out as one transaction, and only when that is durable is everybody answered: *a reply
-//! means it is on disk*. A store that blocks blocks right here, and the mailbox gathers meanwhile.
+//! It lives alone on its own Arbiter, or on the main thread if the store waits for a server. Connections, the watcher
+//! and the tails send it messages; it sends none. Requests are [gathered] until the mailbox is empty, or while a batch
+//! is under way. Then the store carries them out as one transaction, and only when that is durable are they answered:
+//! *a reply means it is on disk*. A store that blocks blocks right here, and the mailbox gathers meanwhile.
 //!
 //! It knows no SQL and no socket. The messages are in [`messages`].
 
@@ -47,13 +47,13 @@ use shiftboss_queue::operation::{Dispatched, Outcome, Request};
 use waiting::WaitQueue;
 
 const IDLE_TICK: Duration = Duration::from_millis(250);
-/// How often it is looked whether time alone brought work, as leases of classic jobs expire in silence, and holds end;
-/// documented as a second.
+/// How often to look whether time alone has brought work: leases of classic jobs expire in silence, and holds end.
+/// Documented as one second.
 const LOOK_TICK: Duration = Duration::from_millis(800);
 
 pub struct StorageActor {
     store: Option<Box<dyn Store>>,
-    /// It is on a server, where other daemons have the same queue.
+    /// The store is on a server, where other daemons use the same queue.
     is_remote: bool,
     clock: Box<dyn Clock>,
     clock_steps: ClockSteps,
@@ -61,35 +61,34 @@ pub struct StorageActor {
     company: Company,
     metrics: Arc<Metrics>,
     flushing: bool,
-    /// One is to come after a wait.
+    /// A delayed flush is scheduled.
     lingering: bool,
     housekeeping: Housekeeping,
     outages: Outages,
     leases: LeaseClock,
-    /// That of [jobs without one](Store::classic_lease).
+    /// The lease of [jobs without one of their own](Store::classic_lease).
     classic_lease: Option<u32>,
     waiting: WaitQueue,
     runs_changed: RunsChange,
     work_followers: Vec<Arc<Notify>>,
-    /// An operator wants the daemon to stop when no job of it is in flight.
+    /// An operator has asked the daemon to stop once none of its jobs is in flight.
     drains: bool,
-    /// Answered when the store is closed, once that is asked.
+    /// Set when asked to close; answered when the store is closed.
     closing: Option<Reply<StoreResult<()>>>,
-    /// Gets the error that ends the process, or that a drain is over: no job is in flight any more. Once.
+    /// Sent once: the error that ends the process, or that a drain is over because no job is in flight.
     end: Option<oneshot::Sender<StoreResult<()>>>,
 }
 
-/// That runs may be another daemon's by now, until the watcher knows.
+/// Whether runs may belong to another daemon by now; reset once the watcher knows.
 #[derive(Default)]
 struct RunsChange {
     happened: bool,
-    /// Who asked, and is answered when it happens.
+    /// The watcher's request, answered when it happens.
     asked: Option<Reply<()>>,
 }
 
 impl StorageActor {
-    /// Takes the store over. `end` learns when the store cannot go on, and when an operator asked for a drain and
-    /// no job is in flight any more.
+    /// Takes the store over. `end` is sent when the store cannot go on, and when a drain is over: no job is in flight.
     pub fn new(
         store: Box<dyn Store>,
         clock: Box<dyn Clock>,
@@ -119,7 +118,7 @@ impl StorageActor {
         }
     }
 
-    /// Tells that the actor's work is over, or cannot go on. Only the first time counts.
+    /// Reports that the actor's work is over, or cannot go on. Only the first call counts.
     fn tell_end(&mut self, end: StoreResult<()>) {
         if let Some(told) = self.end.take() {
             // A tree that is stopping already need not be notified.
@@ -127,7 +126,7 @@ impl StorageActor {
         }
     }
 
-    /// Asks the store with the next batch; `then` gets what came of it, once that is durable.
+    /// Adds a request to the next batch; `then` gets its answer once that is durable.
     fn submit<R: Request>(
         &mut self,
         ctx: &mut Context<Self>,
@@ -135,7 +134,7 @@ impl StorageActor {
         then: impl FnOnce(&mut Self, &mut Context<Self>, StoreResult<R::Answer>) + 'static,
     ) {
         let reply = move |actor: &mut Self, ctx: &mut Context<Self>, outcomes: StoreResult<_>| {
-            // What failed as a whole was noted once, by whoever calls this.
+            // If the batch failed as a whole, the caller has noted that once.
             let answer = outcomes.and_then(|mut outcomes| {
                 R::answer(&mut outcomes).inspect_err(|error| actor.note(error))
             });
@@ -149,7 +148,7 @@ impl StorageActor {
         self.flush_later(ctx);
     }
 
-    /// Asks the store for whoever sent a message; `answer` makes the message's answer of the store's.
+    /// Asks the store on behalf of a message; `answer` turns the store's answer into the message's.
     fn ask<R: Request, T: 'static>(
         &mut self,
         ctx: &mut Context<Self>,
@@ -176,7 +175,7 @@ impl StorageActor {
 
     fn flush(&mut self, ctx: &mut Context<Self>) {
         let Some(hand_outs_max) = self.store.as_ref().map(|store| store.hand_outs_max()) else {
-            return; // What is at work calls this again.
+            return; // The call under way flushes again when it ends.
         };
         if self.gathered.is_empty() {
             return self.close(ctx);
@@ -186,7 +185,8 @@ impl StorageActor {
         }
         let now = self.clock.millis();
         let (batch, replies) = self.gathered.take(hand_outs_max);
-        // Who only looks is not held up by the lock that this may need; at the start it needs none but for once.
+        // A batch that only reads does not wait for the lock that following the clock may need. At the start (a step of
+        // 0) it needs one only once.
         let step = self.clock_step().filter(|step| replies.writes || step.by == 0);
         let begun = Instant::now();
         let apply = async move |store: &mut dyn Store| {
@@ -195,7 +195,7 @@ impl StorageActor {
                 None => None,
             };
             let outcomes = match &followed {
-                // Times that are due would be told by another clock.
+                // Due times would be compared with a clock that the store does not follow yet.
                 Some((_, Err(error))) => Err(error.clone()),
                 _ => store.apply(now, batch).await,
             };
@@ -224,7 +224,8 @@ impl StorageActor {
         }
     }
 
-    /// Whether the next batch is to be larger; each request, and the end of the wait, calls [`flush`](Self::flush) again.
+    /// Whether the next batch waits for more requests; each request, and the end of the wait, calls
+    /// [`flush`](Self::flush) again.
     fn waits_for_company(&mut self, ctx: &mut Context<Self>) -> bool {
         let is_small = self.gathered.requests().filter(|_| self.closing.is_none());
         let wait = is_small.and_then(|requests| self.company.wait(requests, Instant::now()));
@@ -237,7 +238,7 @@ impl StorageActor {
         wait.is_some()
     }
 
-    /// Has the store do something. Nothing else is asked of it before `then`.
+    /// Has the store do something. Nothing else is asked of the store before `then`.
     fn call<T: 'static>(
         &mut self,
         ctx: &mut Context<Self>,
@@ -278,11 +279,11 @@ impl StorageActor {
         outcomes: StoreResult<Vec<Result<Outcome, Rejected>>>,
     ) {
         debug!(messages = replies.len(), ok = outcomes.is_ok(), "Committed.");
-        // A file can be read whatever becomes of writing; a server that answers no question is away.
+        // A file can be read even if it cannot be written; a server that does not answer a read is away.
         let shows_outages = replies.writes || self.is_remote;
         if let Err(error) = &outcomes {
             self.leases.is_complete = false;
-            // Of those that only look nobody's request failed.
+            // A failed batch of reads alone is not an outage of a file.
             if shows_outages || error.is_fatal() {
                 self.note(error);
             }
@@ -325,7 +326,7 @@ impl StorageActor {
         self.call(ctx, async |store| store.maintain().await, maintained);
     }
 
-    /// Work may have come, or the last job ended, though nobody asked for it here, nor told.
+    /// Work may have come, or the last job ended, without any request to this daemon or report from the store.
     fn look_around(&mut self, ctx: &mut Context<Self>) {
         if self.waiting.is_look_due(LOOK_TICK / 2) {
             self.look_for_waiting(ctx);
@@ -347,7 +348,8 @@ impl ActorFuture<StorageActor> for Changes {
         ctx: &mut Context<StorageActor>,
         task: &mut task::Context<'_>,
     ) -> Poll<()> {
-        // While it is at work it is not asked; the end of that polls this again, as all that wakes the actor does.
+        // The store is not polled during a call; the end of the call polls this again, as everything does that wakes
+        // the actor.
         while let Some(Poll::Ready(changed)) =
             actor.store.as_mut().map(|store| store.poll_changed(task))
         {
@@ -363,7 +365,8 @@ impl ActorFuture<StorageActor> for Changes {
             if actor.is_remote {
                 actor.look_for_waiting(ctx);
             } else {
-                // What others edited in a file is carried out with the next batch: here is one, also where nobody waits.
+                // What others edited in a file is carried out with the next batch: this makes one, even if no worker
+                // waits.
                 actor.look_for_work(ctx);
             }
             actor.look_whether_drained(ctx);

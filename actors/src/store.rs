@@ -13,21 +13,21 @@ use shiftboss_queue::error::{Rejected, StoreResult};
 use shiftboss_queue::operation::{JobEnd, Operation, Outcome};
 use shiftboss_queue::record::Millis;
 
-/// Rows that one operation is to delete at most, so that a worker's request waits for one such step only;
-/// a run counts as a row of its own.
+/// Most rows that one operation deletes, so that a worker's request waits for only one such step; a run counts as a row
+/// of its own.
 pub const STEP_ROWS: usize = 150;
 
-/// Rows that are added by one operation, for the same reason, unless the [store](Store::step_rows) wants more.
+/// Most rows that one operation adds, for the same reason, unless the [store](Store::step_rows) wants more.
 pub const ADDED_ROWS: usize = 250;
 
-/// A queue with one owner. It is opened for one daemon, so nothing here names one: operations that ask for runs, leases, jobs in flight,
-/// accepted entries and fetchers answer what is that daemon's, and rejected files and the input directory are noted of it. All else is
-/// the whole queue's. It is not called while a call is under way.
+/// A queue with one owner. It is opened for one daemon, so nothing here names one: operations on runs, leases, jobs in
+/// flight, accepted entries, fetchers, rejected files and the input directory concern that daemon's. All others concern
+/// the whole queue. It is not called while a call is under way.
 pub trait Store {
     /// Carries out a batch in order, as one transaction, which is durable when this returns; each
-    /// operation is answered in its place. One that is rejected spoils no other: all else happens as if it
-    /// had not been asked. A batch that [only reads](Operation::only_reads) takes no lock. A store may
-    /// merge operations and look ahead in the batch, if the answers do not show it.
+    /// operation is answered in its place. A rejected operation spoils no other: the rest happens as if it had not been
+    /// asked. A batch that [only reads](Operation::only_reads) takes no lock. A store may merge operations and look
+    /// ahead in the batch, if the answers do not show it.
     ///
     /// `now` is by the StorageActor's clock; a store that keeps time itself does not need it.
     ///
@@ -39,55 +39,56 @@ pub trait Store {
         batch: Vec<Operation>,
     ) -> StoreFuture<'_, Vec<Result<Outcome, Rejected>>>;
 
-    /// Ready when somebody else changed the queue since it last was: what was answered may not hold any more. Else
-    /// it has the task woken when that happens, as soon as the store can tell. What comes with time alone, as the end of
-    /// a classic lease does, is no change. Polled by the StorageActor while no call is under way.
+    /// Ready if another process has changed the queue since it was last ready: earlier answers may no longer hold.
+    /// Otherwise the task is woken when that happens, as soon as the store can tell. What time alone brings, such as
+    /// the end of a classic lease, is not a change. Polled by the StorageActor while no call is under way.
     fn poll_changed(&mut self, task: &mut Context<'_>) -> Poll<Changed>;
 
-    /// Whether a call is a trip to a server, which costs as much as many operations, and where other daemons have the same queue.
+    /// Whether a call is a round trip to a server, which costs as much as many operations, and where other daemons use
+    /// the same queue.
     fn is_remote(&self) -> bool {
         false
     }
 
-    /// How long workers may wait without a look whether there is work, when there was none: it is [told](Self::poll_changed)
-    /// of all else. Zero, or less than the actor's tick: it looks at each.
+    /// How long workers may wait, after a look found no work, before the next look; [changes](Self::poll_changed) are
+    /// noticed at once. If less than the actor's tick, it looks at each tick.
     fn look_every(&self) -> Duration {
         Duration::ZERO
     }
 
-    /// Rows of a list that are best added at once, when there are so many.
+    /// How many rows of a long list are best added at once.
     fn step_rows(&self) -> usize {
         ADDED_ROWS
     }
 
-    /// Jobs that one batch may hand out: where their payloads come in one message, that must not grow too large.
+    /// Most jobs that one batch may hand out: their payloads may come in one message, which must not grow too large.
     fn hand_outs_max(&self) -> usize {
         usize::MAX
     }
 
-    /// The attempts whose ends were recorded by batches since this was asked, for what the daemon counts of itself.
+    /// The attempts whose ends batches have recorded since the last call, for the daemon's own metrics.
     fn take_ends(&mut self) -> Vec<JobEnd> {
         Vec::new()
     }
 
-    /// How long, in seconds, a job may be out whose worker says nothing of it until it ends (a classic one), and which the
-    /// StorageActor then has expire. `None`: that is nobody's business here.
+    /// The lease, in seconds, of a classic job, whose worker reports nothing before its end; the StorageActor then has
+    /// it expire. `None`: the StorageActor does not expire such jobs.
     fn classic_lease(&self) -> Option<u32> {
         None
     }
 
-    /// The wall clock was set by so much, which may be less than nothing: all that is due at a time of it keeps its
-    /// distance, and what lies further ahead than its delay comes after that delay. With 0 at the start of each daemon. A
-    /// store that keeps time itself sees to that itself.
+    /// The wall clock was set by `by`, which may be negative: everything that is due at a wall-clock time keeps its
+    /// distance, and what lies further ahead than its delay is due after that delay. Called with 0 at the start of each
+    /// daemon. A store that keeps time itself does all this itself.
     ///
     /// # Errors
-    /// Not all has followed, and it is asked again, with all by which the clock was set since it was followed last.
+    /// Not everything has followed. It is called again, with the whole change since the clock was last followed.
     fn follow_clock(&mut self, _now: Millis, _by: Millis) -> StoreFuture<'_, ()> {
         Box::pin(ready(Ok(())))
     }
 
-    /// Called at times, when nothing else is asked: brings the main file up to date and looks whether the
-    /// store's files or server are still those that were opened.
+    /// Called now and then, when nothing else is asked: brings the main file up to date, and checks that the store's
+    /// files or server are still those that were opened.
     ///
     /// # Errors
     /// `Fatal` when they are not.
@@ -100,20 +101,20 @@ pub trait Store {
     fn close(&mut self) -> StoreFuture<'_, ()>;
 }
 
-/// What a store's call returns. It stays on the store's thread; a store that blocks does its work before.
+/// What a store's call returns. It stays on the store's thread; a store that blocks does its work before it returns.
 pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = StoreResult<T>> + 'a>>;
 
-/// What somebody else changed; each is more than the one before.
+/// What another process has changed; each includes the one before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Changed {
     Queue,
-    /// The queue, and which attempts are this daemon's: it may have adopted those of a dead one.
+    /// The queue, and which attempts are this daemon's: it may have adopted those of a dead daemon.
     Leases,
-    /// Its runs, too, may be another daemon's by now: it was taken for dead, and joined its queue anew.
+    /// This daemon's runs, too, may belong to another by now: it was taken for dead, and has joined its queue anew.
     Runs,
 }
 
-/// How often a store that others change, too, is [asked for work](Store::look_every) while workers wait.
+/// How often a store that other processes also change is [asked for work](Store::look_every) while workers wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Polls {
     pub alone: Duration,

@@ -1,7 +1,7 @@
-//! A limit on how often something is said: so many at once, then so many in a time.
+//! A limit on how often something is logged: a number of events in each period.
 //!
-//! For warnings that a peer can cause at will, and those of what lasts. Pure: it is handed the time and says yes or
-//! no, and how often it said no; the caller logs.
+//! For warnings that a peer can cause at will, and those of lasting conditions. Pure: it is passed the time and says
+//! yes or no, and how often it said no; the caller logs.
 
 use std::time::{Duration, Instant};
 
@@ -48,8 +48,9 @@ mod tests {
 
     const SAID: Option<u64> = Some(0);
 
-    /// A burst is admitted whole, and what follows in the same period is left out. The next period admits again, and its first says
-    /// how many were left out; once. It begins with an event, not by a clock of its own; time that goes back changes nothing.
+    /// A whole burst is admitted, and what follows in the same period is left out. The next period admits again, and
+    /// its first event says, once, how many were left out. A period begins with an event, not at a fixed time; a clock
+    /// that goes back changes nothing.
     #[test]
     fn what_is_left_out_is_told_once() {
         let start = Instant::now();

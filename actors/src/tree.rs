@@ -1,9 +1,9 @@
 //! The supervision tree: the one place where actors are started, wired, watched and stopped.
 //!
 //! `serve` calls [`run`] with everything that touches the outside (store, socket, signals). Order
-//! of the start: storage, watch, scan and registration, the socket, services. Order of the stop: stop
-//! tails, accept no more and let connections finish, stop services, commit and close, join. A central actor that ends
-//! by itself ends the process: its state is on disk, and the init system starts it again.
+//! of the start: storage, watch, scan and registration, the socket, services. Order of the stop: stop tails, accept no
+//! more and let connections finish, stop services, commit and close, join. If a central actor ends by itself, so does
+//! the process: its state is on disk, and the init system starts it again.
 
 use std::future::Future;
 use std::io;
@@ -42,7 +42,7 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(20);
 
 pub struct Parts {
     pub store: Box<dyn Store + Send>,
-    /// Another way to the same queue, on which lists hold up no worker; `None`: they go by `store`.
+    /// Another connection to the same queue, on which lists do not hold up workers; `None`: lists use `store`.
     pub list_store: Option<Box<dyn Store + Send>>,
     pub clock: Box<dyn Clock>,
     pub input: Input,
@@ -56,7 +56,7 @@ pub struct Parts {
 pub trait Lifecycle {
     fn ready(&mut self);
     fn stopping(&mut self);
-    /// A message went once through storage. Called once an interval.
+    /// A message has passed through storage. Called once an interval.
     fn alive(&mut self);
     /// How often `alive` is wanted; `None`: never.
     fn alive_every(&self) -> Option<Duration>;
@@ -87,21 +87,21 @@ pub enum TreeError {
 
 struct Tree {
     storage: Storage,
-    /// For lists alone; `None`: they go by `storage`.
+    /// For lists alone; `None`: lists use `storage`.
     list_storage: Option<Storage>,
     watcher: Addr<FileWatcherActor>,
     listener: Option<Addr<ListenerActor>>,
     services: Vec<Box<dyn Service>>,
     metrics: Arc<Metrics>,
-    /// Where the actors tell their ends without which the tree cannot go on.
+    /// Where the actors that the tree cannot do without report their ends.
     exits: UnboundedSender<Exit>,
 }
 
-/// A StorageActor. One whose store blocks has a thread of its own; one that waits for a server is here, where no thread has to
-/// wake another one for a message.
+/// A StorageActor. If its store blocks it has a thread of its own; if it waits for a server it is on this thread, so
+/// that no message has to wake another thread.
 struct Storage {
     address: Addr<StorageActor>,
-    /// Its thread; `None`: it is here.
+    /// Its thread; `None`: it is on this one.
     arbiter: Option<Arbiter>,
     step_rows: usize,
 }
@@ -133,7 +133,7 @@ impl Storage {
         match closed {
             Ok(Ok(closed)) => closed.map_err(TreeError::Storage)?,
             Ok(Err(_)) => return Err(TreeError::Panicked("the StorageActor")),
-            // In a system call: its thread is not waited for.
+            // It hangs in a system call: do not wait for its thread.
             Err(_) => return Err(TreeError::Hangs),
         }
         if self.arbiter.is_some_and(|arbiter| arbiter.join().is_err()) {
@@ -153,7 +153,7 @@ impl Ends {
         }
     }
 
-    /// An error that one of them has ended with meanwhile.
+    /// An error with which one of them has ended meanwhile.
     fn failure(&mut self) -> Option<TreeError> {
         let mut ended = self.0.iter_mut().filter_map(|end| end.try_recv().ok()?.err());
         ended.next().map(TreeError::Storage)
@@ -186,7 +186,7 @@ pub async fn run(
         ended = tree.live(path, binder, connections_max, operators, lifecycle) => ended,
         () = stop => Ok(()),
     };
-    // What failed for want of storage failed because of storage.
+    // A failure for want of storage is storage's failure.
     let ended = ended.map_err(|error| ends.failure().unwrap_or(error));
     lifecycle.stopping();
     let shut_down = tree.shutdown().await;
@@ -284,7 +284,7 @@ impl Tree {
     }
 }
 
-/// Tells the outside once an interval that storage still answers. Never ends.
+/// Reports once an interval that storage still answers. Never ends.
 async fn keep_alive(storage: &Addr<StorageActor>, lifecycle: &mut dyn Lifecycle) {
     let Some(every) = lifecycle.alive_every() else {
         return std::future::pending().await;

@@ -154,7 +154,7 @@ async fn run_while(site: &Site, work: impl Future<Output = ()>) -> Result<(), Tr
     }
 }
 
-/// A file's line is handed out, and the stop closes the store as the last thing.
+/// A file's line is handed out, and the last step of the stop closes the store.
 #[actix::test]
 async fn a_tree_works_and_stops() {
     let site = Site::new(MockStore::default());
@@ -169,7 +169,7 @@ async fn a_tree_works_and_stops() {
     assert_eq!(site.mock.calls().last().unwrap(), "close");
 }
 
-/// An error that storage cannot go on from ends the tree with it.
+/// An error that storage cannot survive ends the tree with that error.
 #[actix::test]
 async fn a_fatal_error_ends_the_tree() {
     let site = Site::new(MockStore::with_jobs(&["a"]));
@@ -186,10 +186,10 @@ async fn a_fatal_error_ends_the_tree() {
     }
 }
 
-/// A panic in storage ends the tree, too, on whichever thread; at the end it is no clean stop.
+/// A panic in storage, on whichever thread, ends the tree, too; during the stop, it means that the stop is not clean.
 #[actix::test]
 async fn a_panic_in_storage_ends_the_tree() {
-    // Storage has a thread of its own, or is with all others.
+    // Storage has a thread of its own, or shares that of all others.
     for (is_remote, call) in
         [(false, "dispatch"), (true, "dispatch"), (false, "close"), (true, "close")]
     {
@@ -210,7 +210,7 @@ async fn a_panic_in_storage_ends_the_tree() {
     }
 }
 
-/// A stop is clean only if storage has closed: one that hangs is reported, and not waited for.
+/// A stop is clean only if storage has closed: if storage hangs, that is reported, and the stop does not wait.
 #[actix::test]
 async fn a_storage_that_hangs_is_no_clean_stop() {
     let site = Site::new(MockStore::default());
@@ -218,7 +218,7 @@ async fn a_storage_that_hangs_is_no_clean_stop() {
     site.mock.trouble("close", Trouble::Hang(Arc::new(std::sync::Mutex::new(held))));
     let ended = run_while(&site, async {
         assert_eq!(site.ask("READY\n").await, "NOJOBS\n");
-        // The deadline is over as soon as nothing else is to be done.
+        // The paused clock jumps to the deadline as soon as nothing else is left to do.
         tokio::time::pause();
     })
     .await;
@@ -252,8 +252,8 @@ async fn services_live_and_die_with_the_tree() {
     assert!(matches!(&ended, Err(TreeError::WrongSetting(why)) if why == "why"), "{ended:?}");
 }
 
-/// Without an input directory there is no start. Nor is there one while the store cannot be asked; that is not the directory's fault,
-/// and may pass.
+/// Without an input directory the tree does not start. Nor does it while the store cannot be asked; that is not the
+/// directory's fault, and may pass.
 #[actix::test]
 async fn a_store_that_is_away_at_the_start_is_told() {
     let site = Site::new(MockStore::default());

@@ -1,5 +1,4 @@
-//! Options that commands of both programs have, as typed, and the settings made of them. The doc comments are the
-//! help.
+//! Options of both programs' commands, as typed, and the settings made from them. The doc comments are the help texts.
 
 use std::ffi::OsString;
 use std::path::PathBuf;

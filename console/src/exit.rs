@@ -1,5 +1,5 @@
 //! Exit codes and the error that carries one, with the message for the user. Used by every command of both programs;
-//! [`crate::program`] ends the process so.
+//! [`crate::program`] ends the process with them.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use shiftboss_runner::escape::shown;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum ExitCode {
-    /// What was looked at is or was not in order, or what was run failed.
+    /// The checked thing is or was not in order, or the command that was run failed.
     Found = 1,
     /// The command line is wrong.
     Usage = 64,
@@ -19,12 +19,12 @@ pub enum ExitCode {
     Internal = 70,
     /// A file, directory or socket cannot be made.
     CannotCreate = 73,
-    /// The database cannot be used any longer, or the output cannot be written.
+    /// The database can no longer be used, or the output cannot be written.
     StoreIo = 74,
-    /// Another daemon holds the database, the socket or the input directory; or a worker the task, or there is
-    /// no room at present: later.
+    /// Another daemon holds the database, the socket or the input directory, or a worker holds the task, or there is no
+    /// room at present: try again later.
     AlreadyRunning = 75,
-    /// For the daemon's own user and root only, or for those who may read its files.
+    /// Only for the daemon's own user and root, or for users who may read its files.
     Denied = 77,
     /// A setting or the surroundings are wrong.
     Configuration = 78,
@@ -34,9 +34,9 @@ pub enum ExitCode {
 #[derive(Debug)]
 pub struct Failure {
     code: ExitCode,
-    /// What was done, to what, why it failed, and what to do. Empty: all was said already.
+    /// What was done, to what, why it failed, and what to do. Empty: it was all reported already.
     message: String,
-    /// Whose exit code is the command's own.
+    /// Exit code of the job, which becomes the command's own.
     job: Option<u8>,
 }
 
@@ -49,7 +49,7 @@ impl Failure {
         Self::new(ExitCode::Usage, message)
     }
 
-    /// For `map_err`: an error that says all itself.
+    /// For `map_err`: an error whose own text says everything.
     pub fn of<E: fmt::Display>(code: ExitCode) -> impl Fn(E) -> Self {
         move |error| Self::new(code, error.to_string())
     }
@@ -59,7 +59,7 @@ impl Failure {
         Self::new(code, "")
     }
 
-    /// A job that ended with this code, which is to be the command's.
+    /// A job that ended with this code, which becomes the command's.
     pub fn of_job(exit_code: u8) -> Self {
         Self { job: Some(exit_code), ..Self::silent(ExitCode::Found) }
     }
@@ -79,7 +79,7 @@ impl Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Paths and words of others are in it.
+        // It may contain paths and words from outside.
         f.write_str(&shown(&self.message))
     }
 }

@@ -1,8 +1,8 @@
-//! The first process of a container (PID 1): processes whose parent has ended become its children, and it is the one who
-//! has to reap them. So it runs the command in a child, passes signals on to that, reaps whoever ends, and ends as the
-//! command does. All else is in the child, which waits for its own children alone.
+//! The first process of a container (PID 1): processes whose parent has ended become its children, and it must reap
+//! them. So it runs the command in a child, passes signals on to that child, reaps every child that ends, and ends as
+//! the command does. Everything else happens in the child, which waits only for its own children.
 //!
-//! [`crate::program`] calls it before anything else. Where we are not the first process it does nothing.
+//! [`crate::program`] calls it before anything else. If we are not the first process it does nothing.
 
 use std::env;
 use std::io;
@@ -15,14 +15,14 @@ use tokio::signal::unix::{SignalKind, signal};
 use shiftboss_runner::signals::{Listener, SIGNAL_BASE};
 
 const OUR_PROGRAM: &str = "/proc/self/exe";
-/// Who is meant by what an init system gives: a process that reads it must be that, and the child is another.
+/// Variables of an init system that name the process they are for: the child has another process id.
 const FOR_PROCESS: [&str; 2] = ["LISTEN_PID", "WATCHDOG_PID"];
-/// What a container's engine or its user sends.
+/// Signals that a container's engine or its user sends.
 const PASSED_ON: [Signal; 6] =
     [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM, Signal::USR1, Signal::USR2];
 
-/// Runs this command line in a child if we are the first process; the exit code. `None`: the command is to be run here,
-/// because we are not, or because there can be no child.
+/// Runs this command line in a child if we are the first process, and returns its exit code. `None`: run the command
+/// here, because we are not the first, or because no child can be made.
 #[must_use]
 pub fn run() -> Option<u8> {
     if !getpid().is_init() {
@@ -37,7 +37,7 @@ async fn attend() -> io::Result<u8> {
     let kind = |signal: Signal| SignalKind::from_raw(signal.as_raw());
     let heard = PASSED_ON.map(|signal| Ok((signal, Listener::new(kind(signal))?)));
     let heard: Vec<(Signal, Listener)> = heard.into_iter().collect::<io::Result<_>>()?;
-    // By its own path where that is there still: a process has its name of that.
+    // By its own path if that still exists: a process gets its name from that.
     let path = env::current_exe().ok().filter(|path| path.exists());
     let mut command = Command::new(path.unwrap_or_else(|| OUR_PROGRAM.into()));
     let mut words = env::args_os();
@@ -49,7 +49,7 @@ async fn attend() -> io::Result<u8> {
         tokio::spawn(async move {
             loop {
                 listener.recv().await;
-                // It is there until it is reaped below, which is our end.
+                // The child exists until it is reaped below, and then we end.
                 let _ = kill_process(child, signal);
             }
         });

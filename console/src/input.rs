@@ -1,4 +1,4 @@
-//! What commands read that take a file or standard input.
+//! The input of commands that read a file or standard input.
 
 use std::fs::File;
 use std::io::{self, Read};

@@ -1,4 +1,4 @@
-//! What the programs `shiftboss` and `shiftspool` say, and how they end: one home for what both have on a command line.
+//! What the programs `shiftboss` and `shiftspool` print, and how they end: the command-line code that both share.
 //!
 //! [`program`] is their `main`; [`exit`] has the exit codes and the failure that carries one. [`arguments`] are options
 //! that commands of both have, [`limits`] what a command needs of the system, [`input`] what it reads, [`printing`] what it prints, [`text`] and [`near`] what

@@ -1,8 +1,8 @@
 //! Whether the system lets this process have what a command needs: open files, threads and processes. Limits are read
 //! before anything is begun, because runtimes panic where they can have neither.
 //!
-//! Each program asks for every command. What is used up later, or by others at the same time, is an error of
-//! whatever meets it.
+//! Each program checks this for every command. If resources are used up later, or by others at the same time, the
+//! operation that needs them fails.
 
 use std::fs;
 use std::io;
@@ -13,12 +13,13 @@ use rustix::process::{Resource, getrlimit, getuid};
 
 use crate::exit::{ExitCode, Failure};
 
-/// Threads of runtimes have stacks of that size: they overflow smaller ones, and cannot be had with much larger ones.
+/// Sets the size of the stacks of runtimes' threads: they overflow smaller ones, and cannot be started with much larger
+/// ones.
 const STACK_VARIABLE: &str = "RUST_MIN_STACK";
 const STACK_BYTES_MIN: usize = 2 * 1024 * 1024;
 const STACK_BYTES_MAX: usize = 1024 * 1024 * 1024;
 
-/// What a command needs beyond what the process has already.
+/// What a command needs beyond what the process already has.
 #[derive(Debug, Clone, Copy)]
 pub struct Needs {
     /// Open files, sockets and the like.
@@ -59,7 +60,8 @@ impl Needs {
     }
 }
 
-/// Whether a limit leaves as much as is needed; else how high it is, and what it leaves. What cannot be counted is let pass.
+/// Whether a limit leaves as much as is needed; an error has the limit and what it leaves. What cannot be counted
+/// passes.
 fn room(
     resource: Resource,
     used: impl FnOnce() -> io::Result<usize>,
@@ -75,12 +77,12 @@ fn room(
     if left < needed { Err(format!("{limit}, which leaves {left}")) } else { Ok(()) }
 }
 
-/// Those of this process, without the one that is read for it.
+/// Open files of this process, without the one opened to count them.
 fn open_files() -> io::Result<usize> {
     Ok(fs::read_dir("/proc/self/fd")?.count().saturating_sub(1))
 }
 
-/// Of all processes of this user, as far as they are seen here.
+/// Threads of all processes of this user, as far as they are visible here.
 fn threads_of_user() -> io::Result<usize> {
     let user = getuid().as_raw();
     let threads = |process: fs::DirEntry| {
@@ -91,7 +93,7 @@ fn threads_of_user() -> io::Result<usize> {
     Ok(fs::read_dir("/proc")?.flatten().map(threads).sum())
 }
 
-/// It may be otherwise in a while, so a restart may help.
+/// This may change in a while, so a restart may help.
 fn refused(text: String) -> Failure {
     Failure::new(ExitCode::Unavailable, text)
 }
@@ -100,7 +102,7 @@ fn refused(text: String) -> Failure {
 mod tests {
     use super::*;
 
-    /// What the limits leave is no error, and what they do not is an error with the limit.
+    /// A need within the limits is no error; one beyond them is an error that names the limit.
     #[test]
     fn what_cannot_be_had_is_told() {
         Needs { descriptors: 8, threads: 4 }.require().unwrap();

@@ -27,10 +27,10 @@ pub enum LogFormat {
     Json,
 }
 
-/// What else is shown on the terminal, and must make way for each event.
+/// What else is shown on the terminal, and is moved out of the way for each event.
 static PROGRESS: OnceLock<ProgressBar> = OnceLock::new();
 
-/// Has events written above `progress`. Nothing may be logged while that is suspended.
+/// Writes events above `progress` from now on. Nothing may be logged while that is suspended.
 pub fn share_terminal(progress: ProgressBar) {
     // There is one for a process, and the first one stays.
     let _ = PROGRESS.set(progress);
@@ -70,12 +70,12 @@ fn parse(filter: &str) -> Result<EnvFilter, String> {
         let level = directive.trim().parse::<LevelFilter>();
         level.map_err(|_| format!("{filter:?} {what}: {directive:?} is no level"))?;
     }
-    // Whoever uses the client of brokers says what failed, once.
+    // The broker client's callers report what failed, once.
     EnvFilter::try_new(format!("lapin=off,{filter}"))
         .map_err(|error| format!("{filter:?} {what}: {error}"))
 }
 
-/// Whether this says what is to be logged.
+/// Whether this is a valid filter.
 pub fn check(filter: &str) -> Result<(), String> {
     parse(filter).map(drop)
 }
@@ -90,7 +90,7 @@ fn is_connected_to_journal() -> bool {
 
 #[derive(Clone, Copy)]
 struct StandardError {
-    /// Escape sequences that colour are our own then.
+    /// If set, escape sequences for colours are our own.
     colours: bool,
     /// `<priority>` stands before each event.
     is_journal: bool,
@@ -115,8 +115,8 @@ impl Write for StandardError {
     }
 }
 
-/// A line that somebody else wrote, as it may stand in a log or on a terminal: what misleads, but the
-/// tab and the line's end, is escaped.
+/// A line from outside, made fit for a log or a terminal: misleading characters are escaped, except tabs and the line's
+/// end.
 pub fn escaped_line(line: &[u8]) -> Vec<u8> {
     one_line(line, false)
 }
@@ -154,7 +154,7 @@ fn json_line(event: &[u8]) -> Vec<u8> {
     out.into_bytes()
 }
 
-/// The length of a tab in front or, with colours, of an escape sequence that does nothing but change them.
+/// The length of a leading tab or, with colours, of an escape sequence that only changes colours.
 fn harmless_length(part: &[u8], colours: bool) -> usize {
     match part {
         [b'\t', ..] => 1,
@@ -217,7 +217,7 @@ mod tests {
         assert_eq!(one_line(b"\n", false), &b"\n"[..]);
     }
 
-    /// An event that is JSON stays so, whatever came in with it, and misleads nobody.
+    /// A JSON event stays JSON, whatever came in with it, and does not mislead.
     #[test]
     fn json_stays_json() {
         let text = "é\n\t\u{1b}[2J\u{7f}\u{9b}m\u{202e}\u{2028}\u{e0041}\\u{1}";
@@ -228,7 +228,7 @@ mod tests {
         assert!(line.ends_with("}\n") && line.contains("\\u202e\\u2028\\udb40\\udc41"), "{line:?}");
     }
 
-    /// On a terminal our own colours pass, and nothing else that begins as they do.
+    /// On a terminal our own colours pass, but nothing else that begins like them.
     #[test]
     fn colours_pass_on_a_terminal() {
         let coloured = b"\x1b[2mnow\x1b[0m \x1b[1;31mWARN\x1b[m\n";

@@ -1,5 +1,5 @@
-//! "Did you mean": the known name that a mistyped one is nearest to. Used wherever a name is looked up that a user
-//! wrote; of commands and flags clap itself says it.
+//! "Did you mean": the known name that is nearest to a mistyped one. Used wherever a name from a user is looked up; for
+//! commands and flags clap itself does this.
 
 /// How alike two words are, from 0 to 1, when one is taken for the other. clap's figure.
 const ALIKE: f64 = 0.7;
@@ -16,7 +16,7 @@ pub fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) ->
 mod tests {
     use super::*;
 
-    /// A slip of the keyboard is found, another word is not taken for one.
+    /// A typing error is recognised; a different word is not taken for one.
     #[test]
     fn a_slip_is_found() {
         let known = ["lease", "socket_mode", "socket", "fetcher"];

@@ -10,8 +10,8 @@ pub fn print(text: impl AsRef<[u8]>) -> Result<(), Failure> {
     offer(text).map(drop)
 }
 
-/// Prints a whole text; whether anybody reads. A reader that is gone (`shiftboss check DIR | head`) has what it wanted: the
-/// command ends well, and quietly.
+/// Prints a whole text; returns whether there is still a reader. A reader that is gone (`shiftboss check DIR | head`)
+/// has what it wanted: the command ends quietly, with success.
 pub fn offer(text: impl AsRef<[u8]>) -> Result<bool, Failure> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_ref()).and_then(|()| out.flush()) {
@@ -29,7 +29,8 @@ pub fn json(object: &impl Serialize) -> Result<String, Failure> {
     Ok(line + "\n")
 }
 
-/// Prints what was found: the JSON object, or the text that `render` makes of it. Whether anybody reads.
+/// Prints what was found: the JSON object, or the text that `render` makes of it. Returns whether there is still a
+/// reader.
 pub fn show<T: Serialize>(
     found: &T,
     as_json: bool,

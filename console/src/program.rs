@@ -15,8 +15,8 @@ use shiftboss_runner::signals::{self, Signals};
 use crate::exit::{ExitCode, Failure};
 use crate::{first_process, standard_error};
 
-/// Has the words of the command line read, runs the command, and maps its failure to an exit code. A wrong command line is quoted as
-/// `shown` has it: there may be a password in it.
+/// Parses the command line, runs the command, and maps its failure to an exit code. A wrong command line is quoted in
+/// the form of `shown`: it may contain a password.
 pub fn main<P: Parser>(
     read: impl FnOnce(ArgsOs) -> Result<P, clap::Error>,
     shown: impl FnOnce(String) -> String,
@@ -38,14 +38,14 @@ pub fn main<P: Parser>(
             return (ExitCode::Usage as u8).into();
         }
     };
-    // A file that may not grow further (RLIMIT_FSIZE) is an error of the write, as a full disk is, not our end.
+    // A file at its size limit (RLIMIT_FSIZE) makes a write fail, as a full disk does; it must not kill us.
     let _ = signals::ignore(StandardSignal::SIGXFSZ);
     let ended = panic::catch_unwind(AssertUnwindSafe(|| run(typed)));
     let code = match ended.unwrap_or_else(|_| Err(bug())) {
         Ok(()) => process::ExitCode::SUCCESS,
         Err(failure) => {
             if !failure.is_silent() {
-                // Nobody may be reading; the code tells all the same.
+                // There may be no reader; the exit code is enough then.
                 let text = format!("{}: {failure}\n", P::command().get_name());
                 standard_error::write(text.as_bytes());
             }
@@ -56,12 +56,12 @@ pub fn main<P: Parser>(
     code
 }
 
-/// A panic has said on standard error where it happened.
+/// The panic itself has been reported on standard error.
 fn bug() -> Failure {
     Failure::new(ExitCode::Internal, "a bug ended the program; please report the message above")
 }
 
-/// A shell's script for the completion of a program's command line.
+/// A shell's completion script for a program's command line.
 pub fn completions(mut program: Command, shell: Shell) -> Vec<u8> {
     let (name, mut script) = (program.get_name().to_owned(), Vec::new());
     clap_complete::generate(shell, &mut program, name, &mut script);
@@ -77,7 +77,7 @@ pub fn with_signals<T>(
         Failure::new(ExitCode::StoreIo, text)
     };
     let mut runtime = tokio::runtime::Builder::new_current_thread();
-    // Threads beside stay: when the system has no room for processes, there are no new ones.
+    // Threads stay alive when idle: if the system's process limit is reached, no new ones can be made.
     let runtime = runtime.enable_all().thread_keep_alive(Duration::MAX).build().map_err(cannot)?;
     runtime.block_on(async { work(Signals::new().map_err(cannot)?).await })
 }

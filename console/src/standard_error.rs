@@ -1,10 +1,10 @@
-//! Standard error, written by a thread of its own: whoever logs never waits for whoever reads. A reader that stops
-//! reading (a pager, Ctrl-S, a stuck log shipper) costs lines, and nothing else.
+//! Standard error, written by a thread of its own, so that logging never waits for the reader. If the reader stops (a
+//! pager, Ctrl-S, a stuck log shipper), lines are lost, and nothing else.
 //!
 //! What waits to be written is bounded. Lines that do not fit are dropped and counted; the count is logged in their place
-//! when reading goes on. [`crate::logging`] starts the thread and writes events; whoever copies what commands say, the
-//! progress line, panics and [`crate::program`] write here, too. A process ends through [`exit`] or after [`flush`]. Without the
-//! thread, in commands that do not run for long, text is written at once.
+//! when reading goes on. [`crate::logging`] starts the thread and writes events; copied output of commands, the
+//! progress line, panics and [`crate::program`] go through it, too. A process ends through [`exit`] or after [`flush`].
+//! Without the thread, in commands that do not run for long, text is written at once.
 
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::io::{self, Write};
@@ -19,9 +19,9 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use tracing::warn;
 
-/// What waits to be written, beside what is being written.
+/// Most bytes that wait to be written, besides those being written.
 const WAITING_BYTES_MAX: usize = 1024 * 1024;
-/// What is written patiently comes in such parts.
+/// Size of the parts in which [`write_patiently`] writes.
 const PART_BYTES: usize = 64 * 1024;
 /// How long the end of the process waits for the reader.
 const FLUSH_MAX: Duration = Duration::from_secs(1);
@@ -42,7 +42,7 @@ struct State {
     dropped: u64,
 }
 
-/// Starts the thread. From now on panics are told through it, too.
+/// Starts the thread. From now on panics are reported through it, too.
 pub fn start() -> io::Result<()> {
     let queue = QUEUE.get_or_init(Queue::default);
     thread::Builder::new().name("stderr".to_owned()).spawn(|| queue.write_for_ever())?;
@@ -58,7 +58,7 @@ pub fn start() -> io::Result<()> {
     Ok(())
 }
 
-/// Writes whole lines, all of them or none. Nobody may be reading, and nothing waits for them.
+/// Writes whole lines, all of them or none, without waiting for a reader.
 pub fn write(text: &[u8]) {
     match QUEUE.get() {
         Some(queue) => queue.add(text),
@@ -66,8 +66,8 @@ pub fn write(text: &[u8]) {
     }
 }
 
-/// Writes text that must not be lost, when there is room for it. `write` is given a part of it at a time, and writes that
-/// with [`write()`]. Waits for whoever reads.
+/// Writes text that must not be lost, as room for it becomes free. `write` gets one part of it at a time, and writes
+/// that with [`write()`]. Waits for the reader.
 pub fn write_patiently(text: &[u8], write: impl Fn(&[u8])) {
     let mut rest = text;
     while !rest.is_empty() {
@@ -91,7 +91,7 @@ pub fn dropped_lines() -> u64 {
 pub fn flush() {
     if let Some(queue) = QUEUE.get() {
         let is_open = |state: &mut State| state.is_writing || !state.waiting.is_empty();
-        // What is not written by then is lost: somebody waits for the end of the process.
+        // What is not written by then is lost: the end of the process cannot wait longer.
         drop(queue.changed.wait_timeout_while(queue.lock(), FLUSH_MAX, is_open));
     }
 }
@@ -128,11 +128,11 @@ impl Queue {
             state.is_writing = true;
             drop(state);
             if dropped > told && is_taken {
-                // There is room now: it stands where those lines would.
+                // There is room now: the count goes where those lines would have been.
                 warn!(lines = dropped - told, "Lines of the log were dropped: nobody read it.");
                 told = dropped;
             }
-            // Each line is one write, so that others who write there leave it whole.
+            // Each line is one write, so that other writers do not split it.
             let mut lost = 0;
             for line in text.split_inclusive(|byte| *byte == b'\n') {
                 is_taken = write_whole(line).is_ok();
@@ -147,7 +147,7 @@ impl Queue {
     }
 }
 
-/// Waits for room as long as it takes, also where somebody who has the same pipe or terminal made it one that does not wait.
+/// Waits for room as long as it takes, even if another process has made the same pipe or terminal non-blocking.
 fn write_whole(mut line: &[u8]) -> Result<(), Errno> {
     let stderr = io::stderr();
     while !line.is_empty() {

@@ -10,10 +10,10 @@ use rustix::fs::fstat;
 
 use crate::standard_error;
 
-/// How often a second a progress line is drawn at most.
+/// Most times a second that a progress line is drawn.
 const DRAWN_HZ: u8 = 20;
 
-/// Whether colours are shown: as `NO_COLOR`, `CLICOLOR_FORCE`, `CLICOLOR` and `TERM` say, else on a terminal.
+/// Whether to show colours: `NO_COLOR`, `CLICOLOR_FORCE`, `CLICOLOR` and `TERM` decide, else whether it is a terminal.
 pub fn has_colours(stream: &impl RawStream) -> bool {
     AutoStream::choice(stream) != ColorChoice::Never
 }
@@ -23,7 +23,7 @@ pub fn can_redraw(stream: &impl IsTerminal) -> bool {
     stream.is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
 }
 
-/// The same of standard error, where progress is shown.
+/// The same for standard error, where progress is shown.
 pub fn shows_progress() -> bool {
     can_redraw(&io::stderr())
 }
@@ -37,7 +37,7 @@ pub fn progress_line() -> ProgressBar {
     ProgressBar::with_draw_target(None, ProgressDrawTarget::term(term, DRAWN_HZ))
 }
 
-/// Columns and rows of the terminal at standard output, if it is one and tells.
+/// Columns and rows of the terminal at standard output, if it is one and reports them.
 pub fn size() -> Option<(u16, u16)> {
     let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
     (size.ws_col > 0 && size.ws_row > 0).then_some((size.ws_col, size.ws_row))

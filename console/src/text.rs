@@ -1,4 +1,4 @@
-//! What texts for people are made of: times, counts, tables, and what comes from others as it may be shown. Pure.
+//! Parts of texts for people: times, counts, tables, and text from outside in a form that is safe to show. Pure.
 
 use std::fmt::Display;
 use std::time::{Duration, UNIX_EPOCH};
@@ -7,14 +7,14 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 pub use shiftboss_runner::escape::shown;
 
-/// Columns of a text from outside that are shown where there is room.
+/// Most columns of a text from outside that are shown where there is room.
 pub const TEXT_WIDTH: usize = 200;
-/// Columns of a cell at most; a key may have 4 KiB.
+/// Most columns of a cell; a key may have 4 KiB.
 pub const CELL_WIDTH_MAX: usize = 80;
-/// Characters for each column of a cell at most.
+/// Most characters for each column of a cell.
 const MARKS_MAX: usize = 8;
 
-/// As [`shown`], `width` columns wide at most; `...` stands for the rest.
+/// As [`shown`], at most `width` columns wide; `...` stands for the rest.
 pub fn cut(text: &str, width: usize) -> String {
     // One letter more than fits, which may be two columns wide.
     clip(&shown(begin(text, width + 2)), width)
@@ -38,8 +38,7 @@ pub fn cut_middle(text: &str, width: usize) -> String {
     format!("{}...{}", begin(&whole, half), &whole[end..])
 }
 
-/// A text that is `width` columns wide at most, as terminals count them: letters of East Asia take two, marks
-/// that combine none.
+/// A text of at most `width` columns, as terminals count them: East Asian letters take two, combining marks none.
 fn clip(text: &str, width: usize) -> String {
     if begin(text, width).len() == text.len() {
         return text.to_owned();
@@ -47,8 +46,8 @@ fn clip(text: &str, width: usize) -> String {
     begin(text, width.saturating_sub(3)).to_owned() + "..."
 }
 
-/// As much of a text as fits into `width` columns. What does not is not gone through, for it may be long, and so may
-/// a heap of marks that combine.
+/// As much of a text as fits into `width` columns. The rest is not scanned, because it may be long, and so may a pile
+/// of combining marks.
 fn begin(text: &str, width: usize) -> &str {
     let mut left = width;
     let ends = text.char_indices().take(width * MARKS_MAX).take_while(|(_, character)| {
@@ -60,7 +59,7 @@ fn begin(text: &str, width: usize) -> &str {
     &text[..end]
 }
 
-/// A word as a shell reads it: in quotes where it would read something else.
+/// A word in the form that a shell reads back: quoted where necessary.
 pub fn quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_./,:=@%+-".contains(c);
     if !word.is_empty() && word.chars().all(is_plain) {
@@ -80,7 +79,7 @@ pub fn ago(seconds: i64) -> String {
     if seconds <= 0 { "just now".to_owned() } else { format!("{} ago", span(seconds)) }
 }
 
-/// How long a job took: in milliseconds where that is known and worth it.
+/// How long a job took: in milliseconds if that is known and useful.
 pub fn took(ms: Option<i64>, seconds: i64) -> String {
     match ms {
         Some(ms @ ..10_000) => format!("{}.{:03}s", ms / 1_000, ms % 1_000),
@@ -111,7 +110,7 @@ pub fn counted(count: impl Display, noun: &str) -> String {
     format!("{count} {noun}{end}")
 }
 
-/// A name and what is there under it, as one line.
+/// A name and its value, as one line.
 pub fn line(name: &str, value: &str) -> String {
     format!("{name:<15} {value}\n")
 }
@@ -125,7 +124,7 @@ pub fn columns<const N: usize>(
     aligned(std::iter::once(head).chain(rows.into_iter().map(Vec::from)))
 }
 
-/// The same of any number of columns; the first row is the head.
+/// The same with any number of columns; the first row is the head.
 pub fn aligned(rows: impl IntoIterator<Item = Vec<String>>) -> String {
     let cut = |row: Vec<String>| row.iter().map(|cell| clip(cell, CELL_WIDTH_MAX)).collect();
     let rows: Vec<Vec<String>> = rows.into_iter().map(cut).collect();
@@ -158,7 +157,7 @@ mod tests {
         assert!(cut(&("a".to_owned() + &"\u{301}".repeat(10_000)), 8).len() < 200);
     }
 
-    /// What differs at its end is told apart.
+    /// Texts that differ only at their ends stay different.
     #[test]
     fn texts_are_cut_in_the_middle() {
         assert_eq!(cut_middle("payload", 7), "payload");
@@ -167,7 +166,7 @@ mod tests {
         assert_eq!(cut_middle("日本語日本語", 7), "日...語");
     }
 
-    /// Whatever an edited database says, there is a time to be shown.
+    /// Whatever an edited database says, a time is shown.
     #[test]
     fn any_second_is_shown() {
         assert_eq!(timestamp(1_795_266_309), "2026-11-21T13:05:09Z");
@@ -178,7 +177,7 @@ mod tests {
         );
     }
 
-    /// What a shell would take apart is quoted, and nothing else.
+    /// Only what a shell would split or change is quoted.
     #[test]
     fn words_are_quoted_for_the_shell() {
         for (word, expected) in [

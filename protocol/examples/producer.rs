@@ -18,7 +18,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     // A later run replaces the earlier ones of its fetcher: their keys are due again.
     let started = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?.as_secs();
     let run = Run { fetcher: name.into(), started: started.try_into()? };
-    // The daemon reads no file whose name begins with a dot.
+    // The daemon does not read files whose names begin with a dot.
     let hidden = Path::new(&input).join(format!(".{}.new", run.file_name(false)));
     let mut list = File::create(&hidden)?;
     for key in arguments {

@@ -1,5 +1,6 @@
-//! What operators see of a queue and its daemon: the JSON objects of the commands that look, and of the answers to their
-//! [requests](crate::verbs), are made of it (docs/json.md, which describes each member). Times are in seconds since 1970.
+//! What operators see of a queue and its daemon: the JSON objects of commands, and of the answers to their
+//! [requests](crate::verbs), consist of these types (docs/json.md describes each member). Times are in seconds since
+//! 1970.
 //!
 //! The queue's readers and the daemon fill it in; commands, pages and clients show it. Plain values without behaviour.
 
@@ -19,15 +20,15 @@ pub use daemons::{
 pub use ended::{Ended, Ends, Grouping, Log, MinuteJobs, Stats, StatsGroup};
 pub use keys::{Bump, Found, HeldKey, HeldKeys, Hold, HoldKind, KnownKey, LastStarts, Retry};
 
-/// Jobs in flight that are shown at most.
+/// Most jobs in flight that are shown.
 pub const HOLDERS_MAX: usize = 1_000;
 
-/// How a queue stands, and the one daemon that keeps it, or kept it last.
+/// The state of a queue, and the one daemon that keeps it, or kept it last.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QueueStatus {
-    /// Below the program's own: no shiftboss of this version has taken the database over yet.
+    /// If it is below the program's own, no shiftboss of this version has taken the database over yet.
     pub schema_version: i64,
-    /// `power` or `process`, as the last daemon was started.
+    /// `power` or `process`: the setting of the last daemon that was started.
     pub durability: Option<String>,
     /// `fair` or `classic`, likewise.
     pub policy: Option<String>,
@@ -42,13 +43,13 @@ pub struct QueueStatus {
     pub single_tasks_ended: i64,
     pub max_single_tasks: Option<i64>,
     pub held: i64,
-    /// Keys that are held because their jobs failed so often in a row.
+    /// Keys that are held because their jobs failed too often in a row.
     pub backed_off: i64,
     /// Tasks that failed, and wait again by themselves when their time comes.
     pub delayed: i64,
     /// Keys that operators bumped, and that wait for their turn.
     pub bumped: i64,
-    /// The job that is in flight for longest first; at most [`HOLDERS_MAX`].
+    /// Jobs in flight, the one that has been out longest first; at most [`HOLDERS_MAX`].
     pub holders: Vec<Holding>,
     /// By name, each with its newest run: the lists in the input directory, whoever made them.
     pub fetchers: Vec<FetcherStatus>,
@@ -56,7 +57,7 @@ pub struct QueueStatus {
     pub managed_fetchers: Vec<FetcherRecord>,
     /// The key whose turn is next of those that could be handed out now.
     pub oldest_waiting: Option<Waiting>,
-    /// The same of those that ran before: a key that never ran comes before them, and hides how long they wait.
+    /// The same among keys that ran before: a key that never ran goes before them, and hides how long they have waited.
     pub longest_wait: Option<Waiting>,
     pub done_last_hour: Vec<Done>,
     /// The minute in which the first of these ended; `None`: there are none.
@@ -66,16 +67,16 @@ pub struct QueueStatus {
     pub rejected_files: Vec<RejectedFile>,
     pub directory_lost_since: Option<UnixSeconds>,
     pub directory_lost_reason: Option<String>,
-    /// A daemon that was started and not stopped cleanly: the one that runs, or one that died.
+    /// A daemon that was started and not stopped cleanly: it still runs, or it died.
     pub not_stopped: Option<NotStopped>,
-    /// The daemons that share a queue on a server, by name; none of a queue in a file, which has one.
+    /// The daemons that share a queue on a server, by name; empty for a queue in a file, which has only one.
     pub daemons: Vec<DaemonStatus>,
     /// The relays that have ever joined, by name.
     pub relays: Vec<RelayStatus>,
 }
 
 impl QueueStatus {
-    /// The key that waits longest since it ran; if none of them ran, one that never did.
+    /// The key whose last run is longest ago; if none ever ran, one of those.
     pub fn waits_longest(&self) -> Option<&Waiting> {
         self.longest_wait.as_ref().or(self.oldest_waiting.as_ref())
     }
@@ -116,7 +117,7 @@ pub struct FetcherStatus {
     pub skipped: i64,
     pub older_runs: i64,
     pub dead_letters: i64,
-    /// Of the run's number, if that is a time.
+    /// Age by the run's number, if that is a time.
     pub age_seconds: Option<i64>,
 }
 
@@ -127,7 +128,7 @@ pub struct Waiting {
     pub last_started: Option<UnixSeconds>,
 }
 
-/// Jobs that ended alike.
+/// Jobs that ended in the same way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Done {
     pub exit_code: i64,
@@ -143,23 +144,23 @@ pub struct Why {
     pub paused: bool,
     /// Its place in the order; `None` unless it is waiting.
     pub place: Option<Place>,
-    /// Seconds until it is handed out, if jobs go on ending as they did in `busy_seconds`; `None` where that
-    /// is not known, and for the next one.
+    /// Seconds until it is handed out, if jobs keep ending at the rate of `busy_seconds`; `None` if that is not known,
+    /// and for the next key.
     pub expected_in_seconds: Option<i64>,
     pub jobs_last_hour: i64,
     /// The minute in which the first of these ended; `None`: there are none.
     pub jobs_since: Option<UnixSeconds>,
     /// As in [`QueueStatus`].
     pub busy_seconds: Option<i64>,
-    /// It is not handed out as long as that lasts, whatever its state.
+    /// While the hold lasts the key is not handed out, whatever its state.
     pub hold: Option<Hold>,
-    /// It goes before the order, when it may.
+    /// It goes ahead of the order, as soon as it is eligible.
     pub bump: Option<Bump>,
     pub retry: Option<Retry>,
     /// Its job that is out, also beyond its lease.
     pub in_flight: Option<Delivery>,
     pub last_result: Option<LastResult>,
-    /// Single tasks of it that failed, and are not due by themselves.
+    /// Its single tasks that failed, and are not due again by themselves.
     pub failed_single_tasks: i64,
     /// Its rows, by fetcher, newer runs first.
     pub rows: Vec<KeyRow>,
@@ -174,7 +175,7 @@ pub enum KeyState {
     Waiting,
     /// It would be waiting, but it is held.
     Held,
-    /// A task of it failed, and waits again by itself when its time comes.
+    /// One of its tasks failed, and waits again by itself when its time comes.
     Delayed,
     InFlight,
     /// Too many leases of it expired: a newer run of its fetcher, or `retry`, brings it back.
@@ -204,8 +205,7 @@ pub struct Delivery {
     pub since: UnixSeconds,
     /// `None`: a classic job.
     pub lease_seconds: Option<i64>,
-    /// From when on a classic job may be handed out again; `None`: when a leased one may is known
-    /// to the daemon alone.
+    /// When a classic job may be handed out again; `None` for a leased job: only the daemon knows when its lease ends.
     pub held_until: Option<UnixSeconds>,
     pub delivery_count: Option<i64>,
 }
@@ -214,7 +214,7 @@ pub struct Delivery {
 pub struct LastResult {
     pub started: UnixSeconds,
     pub finished: UnixSeconds,
-    /// `None`: somebody ended it by hand without one.
+    /// `None`: it was ended by hand, without one.
     pub exit_code: Option<i64>,
 }
 
@@ -225,12 +225,12 @@ pub struct KeyRow {
     pub complete: bool,
     pub state: RowState,
     pub expired_leases: i64,
-    /// Of a dispatched row: how its own last attempt ended, if that is known.
+    /// For a dispatched row: how its own last attempt ended, if that is known.
     pub exit_code: Option<i64>,
     pub payload: String,
 }
 
-/// What a row is to the dispatcher.
+/// The state of a row for the dispatcher.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RowState {
@@ -252,7 +252,7 @@ pub struct Queue {
     pub paused: bool,
     /// The next keys, the first one first.
     pub keys: Vec<Next>,
-    /// The listing ended before the number that was asked for, though there is more.
+    /// The listing has fewer entries than were asked for, though there are more.
     pub truncated: bool,
 }
 
@@ -264,12 +264,12 @@ pub struct Next {
     pub last_started: Option<UnixSeconds>,
     /// The row was handed out before, and its lease expired.
     pub again: bool,
-    /// It goes before the order: an operator bumped it, or its task failed and is tried again.
+    /// It goes ahead of the order: an operator bumped it, or its task failed and is tried again.
     pub bumped: bool,
     pub payload: String,
 }
 
-/// What a task is to the queue (the names are those of the life of a task).
+/// The status of a task (the names are those of a task's life cycle).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TaskStatus {
@@ -286,7 +286,7 @@ pub enum TaskStatus {
 /// The JSON object of `tasks` (docs/json.md).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tasks {
-    /// What was asked for; `None`: tasks of all statuses.
+    /// The status that was asked for; `None`: tasks of all statuses.
     pub status: Option<TaskStatus>,
     pub tasks: Vec<Task>,
     pub truncated: bool,
@@ -304,7 +304,7 @@ pub struct Task {
     pub since: Option<UnixSeconds>,
     /// Why it has its status, in words.
     pub reason: String,
-    /// When a delayed one waits again.
+    /// When a delayed task waits again.
     pub due: Option<UnixSeconds>,
 }
 

@@ -1,5 +1,4 @@
-//! Growing delays between tries, and a part of one that nobody can foretell: those who failed together do not try again
-//! together.
+//! Growing delays between tries, partly random, so that processes that failed together do not try again together.
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
@@ -22,7 +21,7 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// Begins with `first`; no delay is longer than `longest`.
+    /// Delays begin with `first`; none is longer than `longest`.
     pub fn new(first: Duration, longest: Duration) -> Self {
         let first = first.min(longest);
         Self { first, longest, next: first }

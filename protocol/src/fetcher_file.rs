@@ -1,4 +1,4 @@
-//! Names and lines of fetcher files (spec 4). Pure: fed names and bytes, gives runs and rows.
+//! Names and lines of fetcher files (spec 4). Pure: names and bytes in, runs and rows out.
 //!
 //! The watcher parses names, the run reader feeds bytes, `shiftboss check` does both. No file is
 //! touched here.
@@ -17,8 +17,8 @@ pub use name::{FileName, NameFault, Named};
 /// Bytes before a stored position that its checksum covers (spec 4, "At start").
 pub const CHECKSUM_BYTES: usize = 4096;
 
-/// A checksum that tells whether a file still is the one that was read: the first eight bytes of
-/// the MD5, little-endian.
+/// A checksum that shows whether a file is still the one that was read: the first eight bytes of the MD5,
+/// little-endian.
 pub fn checksum(bytes: &[u8]) -> u64 {
     let digest = Md5::digest(bytes);
     let mut first = [0; 8];

@@ -1,7 +1,7 @@
 //! The words of the queue: keys, payloads, runs, jobs. Checked values without behaviour.
 //!
-//! Everybody speaks in these types: the file reader makes them, the store keeps them, the
-//! wire sends them. A value that exists is valid. Nothing here does I/O.
+//! All parts exchange these types: the file reader makes them, the store keeps them, the wire sends them. A value that
+//! exists is valid. Nothing here does I/O.
 
 use std::fmt;
 use std::sync::Arc;
@@ -53,7 +53,7 @@ impl Key {
         Ok(Self(text.into()))
     }
 
-    /// A key that is in the queue already: whoever put it there, it is handed out as it is.
+    /// A key that is already in the queue: whatever put it there, it is handed out as it is.
     pub fn stored(text: &str) -> Self {
         Self(text.into())
     }
@@ -90,7 +90,7 @@ impl fmt::Debug for Key {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Row {
     pub key: Key,
-    /// All after the first space. May begin with a space; never contains a line end.
+    /// Everything after the first space. May begin with a space; never contains a line end.
     pub payload: String,
 }
 
@@ -119,12 +119,12 @@ impl fmt::Display for Run {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Idle {
-    /// Nothing waits, or nobody can tell.
+    /// Nothing waits, or the reason is not known.
     #[default]
     Nothing,
-    /// The queue is paused, and so many jobs wait: not counted beyond [`IDLE_COUNT_MAX`].
+    /// The queue is paused, and this many jobs wait, counted up to [`IDLE_COUNT_MAX`].
     Paused(u32),
-    /// So many jobs are in flight: not counted beyond [`IDLE_COUNT_MAX`].
+    /// This many jobs are in flight, counted up to [`IDLE_COUNT_MAX`].
     Busy(u32),
 }
 
@@ -141,7 +141,7 @@ impl fmt::Display for Attempt {
     }
 }
 
-/// A worker that speaks protocol 2: whom a job is leased to.
+/// A worker that speaks protocol 2, to whom a job is leased.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeaseHolder {
     pub worker: Arc<str>,

@@ -1,6 +1,6 @@
-//! One line that says a task: a key, a space and a payload (spec 4, "Lines"). Pure.
+//! One line that describes a task: a key, a space and a payload (spec 4, "Lines"). Pure.
 //!
-//! Lists have such lines ([`fetcher_file`](crate::fetcher_file)), and so has whoever adds a single task.
+//! Lists consist of such lines ([`fetcher_file`](crate::fetcher_file)), and a single task is added as one.
 
 use thiserror::Error;
 
@@ -17,16 +17,16 @@ impl SkipReason {
     pub(crate) const ONE_WORD: Self = Self("no space after the key; a tab does not count");
     pub(crate) const NOT_UTF8: Self = Self("the line is not UTF-8");
     pub(crate) const KEY_TOO_LONG: Self = Self("the key has more than 4096 bytes");
-    /// Of a task that is no line of a file.
+    /// For a task that is not a line of a file.
     pub(crate) const BLANK: Self =
         Self("white space stands at the line's ends, or a line end in it");
     pub(crate) const LINE_TOO_LONG: Self = Self("the line has more than 1048576 bytes");
 }
 
-/// Reads a task that did not come in a file: a line, without its end, with nothing to be cut off.
+/// Reads a task that did not come in a file: a line, without its end, with nothing to strip.
 ///
 /// # Errors
-/// As a line of a file would be skipped, and for white space at its ends or a line end in it.
+/// Where a line of a file would be skipped, and for white space at its ends or a line end in it.
 pub fn single_task(line: &[u8]) -> Result<Row, SkipReason> {
     if line.len() > LINE_MAX_BYTES {
         return Err(SkipReason::LINE_TOO_LONG);
@@ -55,7 +55,7 @@ pub(crate) fn parse(line: &[u8]) -> Result<Row, SkipReason> {
     Ok(Row { key, payload: payload.to_owned() })
 }
 
-/// White space as Python's `str.strip` has it (spec 4): more than Rust's by four separators.
+/// White space as in Python's `str.strip` (spec 4): Rust's and four more separators.
 fn is_python_space(character: char) -> bool {
     character.is_whitespace() || ('\u{1c}'..='\u{1f}').contains(&character)
 }

@@ -1,6 +1,6 @@
 //! URLs of servers, which may have a password in them: as they were typed, and as they are shown.
 //!
-//! For databases and brokers. What is wrong with one is said by whoever uses it.
+//! For databases and brokers. The callers report what is wrong with one.
 
 use std::fmt;
 
@@ -30,7 +30,7 @@ impl Url {
         rest.rsplit_once('@').is_some_and(|(user, _)| user.contains(':'))
     }
 
-    /// What stands before the hosts, these, and what stands behind them.
+    /// The part before the hosts, the hosts, and the part after them.
     pub fn parts(&self) -> (&str, &str, &str) {
         let after =
             |text: &str, at: Option<usize>, length| at.map_or(0, |at| at + length).min(text.len());
@@ -40,7 +40,7 @@ impl Url {
         (&self.0[..hosts], &self.0[hosts..end], &self.0[end..])
     }
 
-    /// What ends with `:/`, which may be missing, and the rest.
+    /// The part that ends with `:/`, which may be missing, and the rest.
     fn split_scheme(&self) -> (&str, &str) {
         self.0.split_at(self.0.find(":/").map_or(0, |at| at + 2))
     }
@@ -85,7 +85,7 @@ impl fmt::Display for Url {
 mod tests {
     use super::*;
 
-    /// What was typed is shown, though it may be no URL, and no password is.
+    /// What was typed is shown, even if it is not a URL, but never a password.
     #[test]
     fn it_is_shown_without_its_password() {
         for (typed, shown) in [

@@ -1,8 +1,8 @@
 //! The verbs of protocol 2 (docs/protocol.md): each with its arguments, its answer and who may ask, in one table.
 //!
-//! Everybody uses it: clients write a verb by its `Display`, the codec in [`wire`](crate::wire) reads it as a [`Request`], the
-//! daemon answers it with its [`Verb::Answer`], `HELLO` and `shiftboss ask --help` list [`VERBS`], and tests hold the document
-//! against them. What an argument may be is in [`arguments`]. Pure.
+//! Everything uses it: clients write a verb by its `Display`, the codec in [`wire`](crate::wire) reads it as a
+//! [`Request`], the daemon answers it with its [`Verb::Answer`], `HELLO` and `shiftboss ask --help` list [`VERBS`], and
+//! tests hold the document against them. What an argument may be is in [`arguments`]. Pure.
 
 mod arguments;
 
@@ -40,9 +40,9 @@ pub struct Description {
     pub who: Who,
     pub help: &'static str,
     arguments: fn() -> Vec<Shown>,
-    /// The members of its answer, if that is its own.
+    /// The members of its answer, if only this verb has that answer.
     pub members: &'static [&'static str],
-    /// Takes its arguments; `None`: one is beyond its limits.
+    /// Reads its arguments; `None`: one is beyond its limits.
     read: fn(&mut Words<'_>) -> Option<Request>,
 }
 
@@ -70,7 +70,7 @@ impl Description {
         self.name.to_owned() + &shown.collect::<String>()
     }
 
-    /// The same, and what its arguments may be: said of a faulty line.
+    /// The same, with the limits of its arguments: the answer to a faulty line.
     fn usage(&self) -> String {
         let limited = (self.arguments)().into_iter().filter(|it| !it.limits.is_empty());
         let limits = limited.map(|it| format!("; {}: {}", it.name, it.limits));
@@ -82,7 +82,7 @@ impl Request {
     /// Reads a line of an opted-in connection, without its end.
     ///
     /// # Errors
-    /// What the line is answered.
+    /// The answer to the line.
     pub fn read(line: &[u8]) -> Result<Self, Refused> {
         let text = std::str::from_utf8(line).map_err(|_| Refused::usage("lines are UTF-8"))?;
         let mut words = Words(Some(text));
@@ -142,7 +142,7 @@ macro_rules! verbs {
             )?
         )*
 
-        /// What an opted-in peer asks.
+        /// A request of an opted-in peer.
         #[derive(Debug, Clone, PartialEq, Eq)]
         pub enum Request { $($verb($verb)),* }
 

@@ -16,18 +16,18 @@ use session::{ADD_LINE_MAX_BYTES, Refused, Step};
 
 /// Longest request line in bytes, without its end.
 pub const LINE_MAX_BYTES: usize = 64 * 1024;
-/// Bytes of which an `ADD` and what is behind it are read at once.
+/// Bytes that are read at once for an `ADD` and what follows it.
 const ADD_READ_BYTES: usize = 64 * 1024;
-/// A buffer that has got larger is given up when it is empty.
+/// A buffer that has grown beyond this is dropped when it is empty.
 const BUFFER_KEPT_BYTES: usize = 4 * 1024;
 /// Bytes of a faulty line that are shown in the log.
 const SHOWN_BYTES: usize = 80;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClassicRequest {
-    /// `READY`: a job, please.
+    /// `READY`: requests a job.
     Ready,
-    /// `DONE <key> <exit_code>`: that one ended; the next one, please.
+    /// `DONE <key> <exit_code>`: reports an end, and requests the next job.
     Done { key: Key, exit_code: i64 },
 }
 
@@ -53,7 +53,7 @@ pub enum Line {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mode {
-    /// The first one tells.
+    /// The first line decides.
     First,
     Classic,
     Session,
@@ -67,12 +67,12 @@ pub struct LineCodec {
     mode: Mode,
     /// Lines of `ADD` may be long.
     is_operator: bool,
-    /// Bytes of the unfinished line that were looked through already.
+    /// Bytes of the unfinished line that were already searched.
     searched: usize,
 }
 
 impl LineCodec {
-    /// For a new connection. Without `may_opt_in`, `HELLO` is no request; only an operator's `ADD` may be long.
+    /// For a new connection. Without `may_opt_in`, `HELLO` is not a request; only an operator's `ADD` may be long.
     pub fn new(may_opt_in: bool, is_operator: bool) -> Self {
         let mode = if may_opt_in { Mode::First } else { Mode::Classic };
         Self { mode, is_operator, searched: 0 }
@@ -122,7 +122,7 @@ impl LineCodec {
         }
     }
 
-    /// A request together with the lines behind it that are there and belong to it.
+    /// A request together with the lines after it that have arrived and belong to it.
     fn join(line: Line, bytes: &mut BytesMut) -> Line {
         let Line::Session(Ok(mut step)) = line else {
             return line;
@@ -135,7 +135,7 @@ impl LineCodec {
         Line::Session(Ok(step))
     }
 
-    /// Room for what is read next: many tasks come in few pieces, and what they needed is given up then.
+    /// Makes room for the next read: many tasks come in few pieces, and their room is freed afterwards.
     fn make_room(&self, bytes: &mut BytesMut) {
         if self.is_adding(bytes) {
             bytes.reserve(ADD_READ_BYTES);
@@ -144,7 +144,7 @@ impl LineCodec {
         }
     }
 
-    /// Drops the line that is too long as far as it is there, and says so once.
+    /// Drops what has arrived of the line that is too long, and reports that once.
     fn skip(&mut self, bytes: &mut BytesMut) -> Option<Line> {
         let was_reported = self.mode == Mode::Skipping;
         self.searched = 0;
@@ -166,7 +166,7 @@ impl LineCodec {
     /// Takes the next line out of `bytes`; `None`: more bytes are needed.
     ///
     /// # Errors
-    /// When the connection is to be closed.
+    /// If the connection must be closed.
     pub fn decode(&mut self, bytes: &mut BytesMut) -> Result<Option<Line>, WireError> {
         if self.mode == Mode::Skipping {
             self.skip(bytes);
@@ -185,8 +185,8 @@ impl LineCodec {
         }
     }
 
-    /// At the end of input a classic `DONE` counts without its line end, `READY` does not (spec 3.3,
-    /// 3.4), and of protocol 2 nothing does.
+    /// At the end of input a classic `DONE` counts without its line end, but not `READY` (spec 3.3, 3.4), nor any line
+    /// of protocol 2.
     pub fn decode_eof(&mut self, bytes: &mut BytesMut) -> Result<Option<Line>, WireError> {
         if let Some(line) = self.decode(bytes)? {
             return Ok(Some(line));
@@ -213,7 +213,7 @@ fn classic(line: &[u8], ended: bool) -> Result<ClassicRequest, WireError> {
     })
 }
 
-/// `DONE <key> <exit_code>`, and anything behind a further space.
+/// `DONE <key> <exit_code>`, and anything after a further space.
 fn done(line: &[u8]) -> Option<ClassicRequest> {
     let text = std::str::from_utf8(line).ok()?.strip_prefix("DONE ")?;
     let text = text.strip_suffix('\r').unwrap_or(text);

@@ -93,7 +93,7 @@ fn bad_lines_are_faults() {
     }
 }
 
-/// Good lines before a fault count, those behind it do not; nothing is an end without a fault.
+/// Good lines before a fault count, those after it do not; empty input ends without a fault.
 #[test]
 fn a_fault_ends_the_connection() {
     let (found, fault) = requests(&[b"READY\nDONE a 0\nREADY \nREADY\n"]);

@@ -1,4 +1,4 @@
-//! The fuzzer's seeds, and mutations, as a property test, for who has no fuzzer (`make fuzz`).
+//! The fuzzer's seeds, and mutations, as a property test, for machines without the fuzzer (`make fuzz`).
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
@@ -18,7 +18,7 @@ fn corpus() -> Vec<Vec<u8>> {
     paths.into_iter().map(|path| fs::read(path).unwrap()).collect()
 }
 
-/// Bytes that take the place of others: where, of how many, and which.
+/// Bytes that replace others: where, how many, and by which.
 fn mutation() -> impl Strategy<Value = (usize, usize, Vec<u8>)> {
     let words = prop_oneof![
         prop::collection::vec(any::<u8>(), 0..8),

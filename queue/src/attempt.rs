@@ -1,4 +1,4 @@
-//! An attempt that ended, as it is kept: how, and when. Made of a [`Flight`] by the rules; stores append it.
+//! An attempt that ended, as it is kept: how, and when. The rules make it from a [`Flight`]; stores append it.
 
 use std::sync::Arc;
 
@@ -13,12 +13,12 @@ pub enum Outcome {
     Success,
     Timeout,
     Failure,
-    /// Given back by its worker, or an operator.
+    /// Given back by its worker or an operator.
     Released,
     /// The hand-out never arrived.
     Undone,
     Expired,
-    /// Its command was ended on somebody's word.
+    /// Its command was terminated on request.
     Cancelled,
 }
 
@@ -42,7 +42,7 @@ impl Outcome {
         }
     }
 
-    /// A job ended so, and was not taken back.
+    /// Whether the job really ended, rather than being taken back.
     pub fn has_run(self) -> bool {
         matches!(self, Self::Success | Self::Failure | Self::Timeout)
     }
@@ -56,7 +56,7 @@ impl Outcome {
     }
 }
 
-/// What `timeout(1)`, and `shiftboss work` with a time limit, end with.
+/// The exit code of `timeout(1)`, and of `shiftboss work` for a time limit.
 pub const TIMEOUT_CODE: i64 = 124;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -71,12 +71,13 @@ pub struct EndedAttempt {
     pub exit_code: Option<i64>,
     /// The key's [last attempt](Record::last_attempt) before it.
     pub previous: Attempt,
-    /// From its key's start before to its own, in seconds.
+    /// From the key's previous start to its own, in seconds.
     pub revisit: Option<i64>,
 }
 
 impl EndedAttempt {
-    /// How long it was out, in milliseconds. Wall clocks step; a hand-out that never arrived took no time.
+    /// How long it was out, in milliseconds; never negative, though wall clocks step. A hand-out that never arrived
+    /// took no time.
     pub fn took_ms(&self) -> i64 {
         match self.outcome {
             Outcome::Undone => 0,
@@ -86,7 +87,7 @@ impl EndedAttempt {
 }
 
 impl Flight {
-    /// How the attempt is kept, which ends now.
+    /// The record of an attempt that ends now.
     pub(crate) fn ended(
         &self,
         record: &Record,

@@ -1,4 +1,4 @@
-//! How stores write values: what is one integer or one word in a column and more than that in memory.
+//! How stores write values that are one integer or one word in a column, but more than that in memory.
 
 use std::collections::BTreeMap;
 
@@ -10,10 +10,10 @@ use crate::records::KeyId;
 
 /// Bits of a key's number below the jitter, so that keys of equal jitter have room.
 const SEQUENCE_BITS: u32 = 31;
-/// Turns of keys that never ran lie this far below those of the others.
+/// Turns of keys that never ran lie this far below all others.
 const NEVER: i64 = i64::MIN / 2;
 
-/// A turn as one number, in the same order. Times that no clock shows are as far away as one does.
+/// A turn as one number, in the same order. Times beyond the range of clocks are clamped.
 pub fn turn(turn: Turn) -> i64 {
     match turn {
         Turn::Never(since) => NEVER + since.clamp(0, -NEVER / 2 - 1),
@@ -25,7 +25,7 @@ pub fn turn_of(number: i64) -> Turn {
     if number <= NEVER / 2 { Turn::Never(number - NEVER) } else { Turn::Started(number) }
 }
 
-/// A lease's seconds: as many as there can be, if that is no number of them.
+/// A lease's seconds; the most possible if the number is out of range.
 pub fn lease(seconds: i64) -> u32 {
     u32::try_from(seconds).unwrap_or(u32::MAX)
 }
@@ -58,7 +58,7 @@ pub fn served(served: &BTreeMap<FetcherId, Attempt>) -> String {
     text
 }
 
-/// `None`: no build of this version wrote it.
+/// `None`: not written by any build of this version.
 pub fn served_of(text: &str) -> Option<BTreeMap<FetcherId, Attempt>> {
     let one = |pair: &str| {
         let (fetcher, attempt) = pair.split_once(':')?;
@@ -67,8 +67,8 @@ pub fn served_of(text: &str) -> Option<BTreeMap<FetcherId, Attempt>> {
     text.split_ascii_whitespace().map(one).collect()
 }
 
-/// The number of a new key, by its jitter and the number of keys so far: in the order of jitter, so that keys that are handed out one
-/// after the other lie side by side.
+/// The number of a new key, from its jitter and the number of keys so far: in the order of jitter, so that keys that
+/// are handed out one after the other are stored side by side.
 pub fn id(key: &Key, sequence: i64) -> KeyId {
     let in_order = i64::from(key.jitter()) - i64::from(i32::MIN);
     KeyId((in_order << SEQUENCE_BITS) | (sequence & ((1 << SEQUENCE_BITS) - 1)))
@@ -78,7 +78,7 @@ pub fn id(key: &Key, sequence: i64) -> KeyId {
 mod tests {
     use super::*;
 
-    /// Numbers are in the order of the turns that they are read as again.
+    /// Numbers have the order of their turns, and are read back as these.
     #[test]
     fn turns_are_in_order() {
         let turns = [

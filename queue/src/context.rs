@@ -1,4 +1,5 @@
-//! What rules go by beside a record: the time, the settings, which runs are going. Made by the engine for each batch.
+//! What rules need besides a record: the time, the settings, which runs are being deleted. Made by the engine for each
+//! batch.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -8,10 +9,10 @@ use shiftboss_protocol::model::{Attempt, TASKS_FETCHER, UnixSeconds};
 use crate::policy::{Backoff, RetryRules};
 use crate::record::{Due, FetcherId, Millis, Task, seconds};
 
-/// So many minutes a single task that is done or cancelled is known by its ID: seven days.
+/// For how many minutes a done or cancelled single task is remembered by its ID: seven days.
 const IDS_KEPT: i64 = 7 * 24 * 60;
-/// In microseconds: what waits since so much later than now was told so by a clock that was ahead. Less is the order of what came in
-/// one moment, each a microsecond behind the one before.
+/// In microseconds: if a key waits since a time this far in the future, a clock that was ahead set that time. Less than
+/// that is only the order of keys that came at one moment, each a microsecond after the one before.
 const AHEAD: i64 = 60_000_000;
 
 #[derive(Debug, Clone)]
@@ -19,12 +20,12 @@ pub struct Settings {
     /// False: the rules of the Python supervisor (`--classic`).
     pub is_fair: bool,
     pub lease_seconds: i64,
-    /// So many expired leases make a dead letter of a task.
+    /// After this many expired leases a task becomes a dead letter.
     pub max_expired_leases: u32,
     pub max_single_tasks: u64,
-    /// Single tasks that are done or cancelled are known by their IDs until so many others were added.
+    /// For how many minutes done or cancelled single tasks are remembered by their IDs.
     pub ids_kept: i64,
-    /// What keys of the lane may have of the hand-outs, in thousandths.
+    /// The share of hand-outs for keys in the lane, in thousandths.
     pub bump_share: u32,
     pub backoff: Option<Backoff>,
     pub retries: RetryRules,
@@ -49,15 +50,15 @@ impl Default for Settings {
 #[derive(Debug, Clone)]
 pub struct Context {
     pub now: Millis,
-    /// By how much the clock was [set](crate::records::Header::clock) so far.
+    /// By how much the clock has been [set](crate::records::Header::clock) in all.
     pub clock: Millis,
     pub settings: Arc<Settings>,
-    /// The last attempt that this engine gave a number.
+    /// The last attempt that this engine has numbered.
     pub last_attempt: Attempt,
     /// The last place that was given in the lane.
     pub last_bump: i64,
     pub going: Arc<BTreeSet<(FetcherId, i64)>>,
-    /// All but that of single tasks.
+    /// All fetchers except that of single tasks.
     pub fetchers: Arc<BTreeMap<FetcherId, Arc<str>>>,
 }
 
@@ -70,12 +71,12 @@ impl Context {
         self.now.saturating_mul(1_000)
     }
 
-    /// A microsecond behind which nothing waits since, but for what a clock that was ahead said.
+    /// The latest microsecond that a key can wait since, unless a clock that was ahead set it.
     pub fn latest_since(&self) -> i64 {
         self.micros().saturating_add(AHEAD)
     }
 
-    /// The microsecond that the next key waits since, behind the last one.
+    /// The microsecond that the next key waits since, after the last one.
     pub fn next_since(&self, last: i64) -> i64 {
         let behind = if last > self.latest_since() { 0 } else { last.saturating_add(1) };
         self.micros().max(behind)
@@ -86,7 +87,7 @@ impl Context {
         Due { at: self.now.saturating_add(delay), delay, clock: self.clock }
     }
 
-    /// What is due, by the clock of now.
+    /// A due time, converted to the present clock.
     pub fn followed(&self, due: Due) -> Due {
         let by = self.clock.saturating_sub(due.clock);
         let at = due.at.saturating_add(by).min(self.now.saturating_add(due.delay));
@@ -100,12 +101,12 @@ impl Context {
         }
     }
 
-    /// The Python supervisor knows no single tasks: they wait for a daemon with other rules.
+    /// The Python supervisor does not know single tasks: they wait for a daemon with the fair rules.
     pub fn is_handed_out(&self, fetcher: FetcherId) -> bool {
         self.settings.is_fair || fetcher != FetcherId::TASKS
     }
 
-    /// The name of a fetcher; that of single tasks is among them.
+    /// The name of a fetcher, that of single tasks included.
     pub fn fetcher(&self, id: FetcherId) -> Arc<str> {
         match id {
             FetcherId::TASKS => TASKS_FETCHER.into(),
@@ -113,7 +114,7 @@ impl Context {
         }
     }
 
-    /// A place in the lane, behind all that were given before.
+    /// A new place in the lane, behind all others.
     pub fn next_bump(&mut self) -> i64 {
         self.last_bump = self.last_bump.saturating_add(1);
         self.last_bump

@@ -1,5 +1,5 @@
-//! What is counted of a queue: the difference that a record makes, before and after it changed. The one place where counts come
-//! from; stores keep the sums.
+//! The counts of a queue: a record's contribution before and after it changed. All counts come from here; stores keep
+//! the sums.
 
 use std::collections::BTreeMap;
 
@@ -12,12 +12,12 @@ use crate::record::{FetcherId, Record, Retry, Singles, Task};
 pub struct Counts {
     /// Rows, whatever they are.
     pub rows: i64,
-    /// Those that would be handed out when their keys' turns come. Every single task that waits counts.
+    /// Those that will be handed out when their keys' turns come. Every single task that waits counts.
     pub waiting: i64,
     pub in_flight: i64,
     /// Of those, the ones that are leased: protocol 2.
     pub leased: i64,
-    /// Of those in flight, the ones whose lease expired before, as far as their lines stayed.
+    /// Of those in flight, the ones whose lease expired before, if their lines have stayed listed.
     pub redelivered: i64,
     /// Those that failed, and are due again by themselves.
     pub delayed: i64,
@@ -32,7 +32,7 @@ pub struct Counts {
 pub const COUNTS: usize = 11;
 
 impl Counts {
-    /// Each, in the order in which stores have them.
+    /// All counts, in the order of stores' columns.
     pub fn values(self) -> [i64; COUNTS] {
         let mut it = self;
         it.values_mut().map(|value| *value)
@@ -61,7 +61,7 @@ impl Counts {
     }
 }
 
-/// What is counted of keys, whatever lists them.
+/// Counts of keys, whatever lists them.
 pub const OF_KEYS: Run = (FetcherId::TASKS, -1);
 pub const OF_SINGLES: Run = (FetcherId::TASKS, 0);
 
@@ -78,7 +78,7 @@ impl Tally {
         self.add(after, 1);
     }
 
-    /// Forgets the runs that have nothing, or of which nothing changed.
+    /// Removes runs whose counts are all 0.
     pub fn tidy(&mut self) {
         self.0.retain(|_, counts| *counts != Counts::default());
     }

@@ -1,5 +1,5 @@
-//! What the lane of bumped keys may spend (docs/decisions/holds-retries-bumps.md): pure arithmetic. The engine hands out by it,
-//! previews foretell by it.
+//! What the lane of bumped keys may spend (docs/decisions/holds-retries-bumps.md): pure arithmetic. The engine uses it
+//! to hand out, and previews to predict.
 
 use std::collections::{HashSet, VecDeque};
 use std::hash::Hash;
@@ -9,15 +9,16 @@ pub const BUMPS_MAX: usize = 1_000;
 pub const BUMP_SHARE_MAX: u32 = 500;
 /// What a hand-out from the lane costs, in thousandths.
 const PRICE: i64 = 1_000;
-/// What a new queue has: its first bump goes at once.
+/// The credit of a new queue: its first bump goes at once.
 pub const CREDIT_FIRST: i64 = PRICE;
 
 /// What the lane may spend. It grows by the lane's share at each hand-out, up to a bound, and pays for each one from the lane.
-/// So a key with p others before it in the order waits for (p + 2) / (1 - share) hand-outs at most, whoever bumps how much.
+/// So a key with p others before it in the order waits for at most (p + 2) / (1 - share) hand-outs, however many keys
+/// are bumped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Credit {
     thousandths: i64,
-    /// In thousandths; 0: nothing goes before the order.
+    /// In thousandths; 0: no key goes ahead of the order.
     share: i64,
 }
 
@@ -35,7 +36,7 @@ impl Credit {
         u32::try_from(self.share).unwrap_or(BUMP_SHARE_MAX)
     }
 
-    /// Whether the next hand-out may be one from the lane.
+    /// Whether the next hand-out may come from the lane.
     pub fn pays(self) -> bool {
         self.share > 0 && self.thousandths >= PRICE
     }
@@ -52,15 +53,15 @@ impl Credit {
     }
 }
 
-/// What is handed out one after the other: the keys of the order, and between them those of the lane.
+/// The sequence of hand-outs: the keys of the order, with those of the lane between them.
 #[derive(Debug)]
 pub struct Turns<K> {
     credit: Credit,
     /// In the order in which they were bumped.
     lane: VecDeque<K>,
-    /// Those of the lane that had no turn yet.
+    /// Keys of the lane that have not had a turn yet.
     waiting: HashSet<K>,
-    /// Those that went before the order.
+    /// Keys that went ahead of the order.
     gone: HashSet<K>,
 }
 
@@ -70,8 +71,8 @@ impl<K: Eq + Hash + Clone> Turns<K> {
         Self { credit, waiting: lane.iter().cloned().collect(), lane, gone: HashSet::new() }
     }
 
-    /// The key of the lane that goes before the next one of the order, if one does and it can go. Who cannot is asked about
-    /// once.
+    /// The key of the lane that may go ahead of the next one of the order, if the credit pays for it. Each is offered
+    /// once, whether it can go or not.
     pub fn offered(&mut self) -> Option<K> {
         while self.credit.pays() {
             let key = self.lane.pop_front()?;
@@ -82,13 +83,13 @@ impl<K: Eq + Hash + Clone> Turns<K> {
         None
     }
 
-    /// One that was offered goes.
+    /// The offered key goes.
     pub fn goes(&mut self, key: K) {
         self.credit = self.credit.spent();
         self.gone.insert(key);
     }
 
-    /// Whether the next key of the order goes now: one that went before it has had its turn.
+    /// Whether the next key of the order goes now: not if it went ahead of the order already.
     pub fn is_left(&mut self, key: &K) -> bool {
         if self.gone.contains(key) {
             return false;
@@ -106,7 +107,7 @@ mod tests {
 
     use super::*;
 
-    /// With a share of a tenth: the first one at once, for which there is credit, and then every tenth hand-out.
+    /// With a share of a tenth: the first key at once, because there is credit for it, and then every tenth hand-out.
     #[test]
     fn the_lane_has_its_share() {
         let (mut turns, mut seen) = (Turns::new(Credit::new(100, CREDIT_FIRST), 100..200), vec![]);
@@ -122,7 +123,7 @@ mod tests {
         assert_eq!(places, [0, 10, 20, 30]);
     }
 
-    /// Without a share nothing goes before the order; a key that is bumped has its turn once.
+    /// Without a share nothing goes ahead of the order; a bumped key has its turn once.
     #[test]
     fn a_key_has_one_turn() {
         assert!(!Credit::new(0, 5_000).passed().pays());
@@ -135,7 +136,7 @@ mod tests {
     }
 
     proptest! {
-        /// However the lane is filled, a key with p others before it waits for no longer than the bound.
+        /// However the lane is filled, a key with p others before it does not wait longer than the bound.
         #[test]
         fn nobody_waits_longer_than_the_bound(share in 0..=BUMP_SHARE_MAX, before in 0..200_i64, start in 0..1_500_i64,
                 has_bumped in prop::collection::vec(any::<bool>(), 1_000)) {

@@ -1,7 +1,7 @@
-//! What is not the queue's business, and is kept beside it all the same: notes of a daemon and of relays, each as JSON under a name.
-//! Their names and types are here, once: for stores, which write them in a batch's transaction, and for readers.
+//! Data that is not part of the queue, but is kept beside it: notes of daemons and relays, each as JSON under a name.
+//! Their names and types are defined here, for stores, which write them in a batch's transaction, and for readers.
 //!
-//! It decides nothing, and knows no store.
+//! It decides nothing, and does not know any store.
 
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
@@ -18,7 +18,7 @@ use crate::operation::Outcome;
 use crate::policy::{Backoff, RetryRules};
 use shiftboss_protocol::answers::FetcherRecord;
 
-/// Documents of one type: one of this name, or one for each of those that are told apart behind it.
+/// Documents of one type: a single one of this name, or several, whose names add what they belong to.
 #[derive(Debug)]
 pub struct Kind<T> {
     name: &'static str,
@@ -30,7 +30,7 @@ impl<T> Kind<T> {
         Self { name, of: PhantomData }
     }
 
-    /// What the names of all of them begin with; or the name of the only one.
+    /// The common prefix of their names, or the name of the only one.
     pub const fn name(&self) -> &'static str {
         self.name
     }
@@ -46,44 +46,45 @@ impl<T> Kind<T> {
 
 impl<T: Serialize> Kind<T> {
     pub fn text(&self, document: &T) -> String {
-        // None of them has what JSON has not, which is all that can fail.
+        // It fails only for values that JSON cannot express, and there are none.
         serde_json::to_string(document).unwrap_or_default()
     }
 }
 
 impl<T: DeserializeOwned> Kind<T> {
-    /// Whose a document is, and what it says; one that somebody edited into nonsense is none.
+    /// What a document belongs to, and its content; `None` if it cannot be parsed, because it was edited by hand.
     pub fn read(&self, name: &str, text: &str) -> Option<(String, T)> {
         Some((self.whose(name).to_owned(), serde_json::from_str(text).ok()?))
     }
 }
 
 pub const DAEMON: Kind<Daemon> = Kind::new("daemon");
-/// What daemons that share a queue go by: those of the one that joined last.
+/// The rules of daemons that share a queue: those of the one that joined last.
 pub const RULES: Kind<Rules> = Kind::new("rules");
-/// By whose rules all keys have their places; missing while they get others.
+/// The policy by which all keys have their places; missing while they are derived anew.
 pub const PLACES: Kind<Policy> = Kind::new("places");
 pub const INPUT: Kind<Input> = Kind::new("input");
-/// Which queue it is, for relays that come back: 16 hexadecimal digits, made when one asks first.
+/// Identifies the queue to relays that come back: 16 hexadecimal digits, made when one first asks.
 pub const INSTALLATION: Kind<String> = Kind::new("installation");
-/// Which one it is among all queues in files, for moves: nothing of a file system is one, for numbers of files are used again.
+/// Identifies a queue in a file, for moves. The file system has no such identity, because it reuses the numbers of
+/// files.
 pub const IDENTITY: Kind<String> = Kind::new("identity");
 pub const MOVED: Kind<Move> = Kind::new("moved");
-/// From where a queue is moved here, until all of it is.
+/// Where a queue is being moved here from, until the move is complete.
 pub const ARRIVING: Kind<Move> = Kind::new("arriving");
 /// Files in the input directory that were rejected, by name.
 pub const REJECTED: Kind<Rejected> = Kind::new("rejected/");
-/// Managed fetchers, by name; behind a [`MEMBER`]'s own name on a queue that daemons share.
+/// Managed fetchers, by name; on a queue that daemons share, with the [`MEMBER`]'s name in front.
 pub const FETCHER: Kind<FetcherRecord> = Kind::new("fetcher/");
 /// Daemons that share the queue, by name.
 pub const MEMBER: Kind<Member> = Kind::new("member/");
 pub const RELAY: Kind<Member> = Kind::new("relay/");
-/// What a relay asks is numbered in lanes: by its name, `/`, and the lane's number.
+/// A relay's requests are numbered in lanes: these are named by the relay, `/`, and the lane's number.
 pub const RELAY_LANE: Kind<Lane> = Kind::new("relay-lane/");
-/// What the last batch of a lane was answered, likewise named: its relay may ask again.
+/// The answer to the last batch of a lane, named likewise: its relay may ask again.
 pub const RELAY_ANSWER: Kind<Vec<Result<Outcome, error::Rejected>>> = Kind::new("relay-answer/");
 
-/// What is called so is a member's own, in its document's name; in a queue that has one daemon all is that one's.
+/// The document's name for a member's own `name`; in a queue with one daemon, all documents belong to that daemon.
 pub fn own(member: Option<&str>, name: &str) -> String {
     member.map_or_else(|| name.to_owned(), |member| format!("{member}/{name}"))
 }
@@ -94,7 +95,7 @@ pub struct Daemon {
     /// `power` or `process`.
     pub durability: String,
     pub policy: Policy,
-    /// Of classic jobs.
+    /// The lease of classic jobs.
     pub lease_seconds: i64,
     /// What keys of the lane may have of the hand-outs, in thousandths.
     pub bump_share: u32,
@@ -104,7 +105,7 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// What of it rules go by where nothing is handed out.
+    /// The settings that rules need where nothing is handed out.
     pub fn settings(&self) -> Settings {
         Settings {
             is_fair: self.policy == Policy::Fair,
@@ -120,7 +121,7 @@ pub struct Rules {
     bump_share: u32,
     backoff: Option<Backoff>,
     retries: RetryRules,
-    /// Whose the rule of a fetcher is: that of its own daemon stays.
+    /// Which daemon's rule each fetcher has: only that daemon replaces it.
     whose: BTreeMap<String, Arc<str>>,
 }
 
@@ -152,7 +153,7 @@ impl Rules {
 pub enum Policy {
     #[default]
     Fair,
-    /// The Python supervisor's.
+    /// The rules of the Python supervisor.
     Classic,
 }
 
@@ -186,7 +187,7 @@ pub struct Lost {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Move {
-    /// No other move has it.
+    /// Unique among moves.
     pub number: String,
     /// The other end.
     pub place: String,
@@ -198,13 +199,14 @@ pub struct Rejected {
     pub since: UnixSeconds,
 }
 
-/// Who acts on the queue: a relay ([`RELAY`]), or one of the daemons that share it ([`MEMBER`]). A queue in a file has one daemon, whose is
-/// whatever no relay has. The [owner](crate::record::Flight::owner) of a job is called as its document is.
+/// Who acts on the queue: a relay ([`RELAY`]), or one of the daemons that share it ([`MEMBER`]). A queue in a file has
+/// one daemon, which owns whatever no relay has. The [owner](crate::record::Flight::owner) of a job has the name of
+/// this document.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Member {
     pub process: String,
-    /// Of a relay: no other joining of any has the same.
+    /// For a relay: unique among the joinings of all relays.
     pub epoch: i64,
     pub joined: UnixSeconds,
     pub gone: Option<Gone>,
@@ -212,13 +214,13 @@ pub struct Member {
     pub gone_since: Option<UnixSeconds>,
     pub input: Input,
     pub fetchers: Vec<Arc<str>>,
-    /// Those of which it has no list any more, and since when.
+    /// Fetchers of which it no longer has a list, and since when.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub left: BTreeMap<Arc<str>, UnixSeconds>,
     pub rejected: BTreeMap<String, Rejected>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub drains_since: Option<UnixSeconds>,
-    /// It found a state then that is older than what it had written.
+    /// When it found the queue in a state older than what it had written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub went_back: Option<UnixSeconds>,
 }
@@ -234,7 +236,7 @@ pub enum Gone {
 #[serde(default)]
 pub struct Lane {
     pub number: i64,
-    /// Of a range: the numbers whose rows were rejected, in order.
+    /// For a range: the numbers whose rows were rejected, in order.
     pub rejected: Vec<i64>,
 }
 

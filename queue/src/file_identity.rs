@@ -1,11 +1,11 @@
-//! Which file or directory is which, over restarts, and how far a file was read. Plain values.
+//! The identity of files and directories across restarts, and how far a file was read. Plain values.
 //!
 //! Made by the readers of the input directory, kept by the store.
 
 use serde::{Deserialize, Serialize};
 
-/// Which directory a directory is, over restarts and mounts. Device and inode are numbers that can be used
-/// again, so the time of its making is looked at, too, where the file system knows it.
+/// The identity of a directory, across restarts and mounts. Device and inode numbers can be reused, so the creation
+/// time counts, too, if the file system knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DirectoryIdentity {
     pub device: u64,
@@ -15,7 +15,7 @@ pub struct DirectoryIdentity {
 }
 
 impl DirectoryIdentity {
-    /// Whether both are one directory, as far as is known of them.
+    /// Whether both are the same directory, as far as is known.
     pub fn is_same(&self, other: &Self) -> bool {
         let born = self.born.zip(other.born).is_none_or(|(one, another)| one == another);
         (self.device, self.inode) == (other.device, other.inode) && born
@@ -26,17 +26,17 @@ impl DirectoryIdentity {
 /// restart goes on exactly where the queue stands (spec 4, "At start").
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Position {
-    /// Bytes read; always at a line's end, or at the end of a complete file.
+    /// Bytes read; always up to a line's end, or the end of a complete file.
     pub offset: u64,
     /// Lines read, so that warnings go on with the right number.
     pub lines: u64,
     pub device: u64,
     pub inode: u64,
-    /// Checksum of the (up to) 4 KiB before `offset`; tells a file that was made anew.
+    /// Checksum of the (up to) 4 KiB before `offset`; detects a file that was made anew.
     pub checksum: u64,
     /// Digest of all lines up to `offset`, as they were read; `None`: not known.
     pub content: Option<u64>,
-    /// The file's times when it had rested and held just these lines; `None`: that is to be seen.
+    /// The file's times when it had rested and held exactly these lines; `None`: not verified yet.
     pub verified: Option<FileTimes>,
 }
 
@@ -46,7 +46,7 @@ impl Position {
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// `None`: no build of this version wrote it.
+    /// `None`: not written by any build of this version.
     pub fn parse(text: &str) -> Option<Self> {
         serde_json::from_str(text).ok()
     }
@@ -55,9 +55,9 @@ impl Position {
 /// When a file was changed last, in nanoseconds since 1970.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileTimes {
-    /// Its content. Anybody may set it.
+    /// Its content. Any process may set it.
     pub modified: i64,
-    /// Its content, rights or names. The kernel alone sets it.
+    /// Its content, rights or names. Only the kernel sets it.
     pub changed: i64,
 }
 
@@ -65,7 +65,7 @@ pub struct FileTimes {
 mod tests {
     use super::*;
 
-    /// A time that one side does not know tells nothing.
+    /// A time that one side does not know is not compared.
     #[test]
     fn a_directory_is_known_by_what_is_known_of_it() {
         let full = DirectoryIdentity { device: u64::MAX, inode: 2, born: Some(-7) };

@@ -1,4 +1,4 @@
-//! The header of a queue: what is not any key's, as a store keeps it beside the records.
+//! The header of a queue: data that does not belong to a key, kept by a store beside the records.
 //!
 //! The [engine](crate::engine) changes it, [stores](crate::records) load and save it.
 
@@ -13,19 +13,19 @@ use crate::counts::{Run, Tally};
 use crate::credit::CREDIT_FIRST;
 use crate::record::{FetcherId, Millis};
 
-/// Whether there may be rows of a run that its file has no longer.
+/// Whether a run may have rows that its file no longer has.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Stale {
     #[default]
     No,
-    /// Rows came that are behind its position.
+    /// Rows have come that lie beyond its position.
     Ahead,
-    /// It was read anew since it changed.
+    /// Its file has changed and is read anew.
     Yes,
 }
 
 impl Stale {
-    /// For whoever reads its file on from its position.
+    /// The state for the next reader, which goes on from the position.
     pub fn for_the_next(self) -> Self {
         if self == Self::Ahead { Self::Yes } else { self }
     }
@@ -53,9 +53,9 @@ pub struct RunState {
     pub since: i64,
     pub complete: bool,
     pub deleting: bool,
-    /// The reading that is its whole list, for a prune; rows of earlier ones go.
+    /// The reading that is its whole list, for a prune, which removes rows of earlier readings.
     pub listing: Option<i64>,
-    /// The last reading of it.
+    /// Its last reading.
     pub reading: i64,
     /// How far its file was read, as [text](crate::file_identity::Position::text).
     pub position: Option<String>,
@@ -63,18 +63,18 @@ pub struct RunState {
     pub stale: Stale,
 }
 
-/// What is not any key's. Loaded at the begin of a batch, and saved with it.
+/// Data that does not belong to a key. Loaded at the beginning of a batch, and saved with it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Header {
     pub last_attempt: i64,
     pub last_bump: i64,
     pub last_single: i64,
-    /// The last microsecond that a key waits since.
+    /// The latest microsecond that a key has been waiting since.
     pub last_since: i64,
-    /// The lane's, in thousandths.
+    /// The credit of the lane, in thousandths.
     pub credit: i64,
     pub paused: bool,
-    /// By how much the wall clock was set so far, all in all; what is due [follows](crate::rules::clocks).
+    /// By how much the wall clock has been set in all; due times [follow](crate::rules::clocks).
     pub clock: Millis,
     pub fetchers: Arc<BTreeMap<FetcherId, Arc<str>>>,
     pub runs: Runs,
@@ -82,7 +82,7 @@ pub struct Header {
 }
 
 impl Default for Header {
-    /// A new queue's: its first bump goes at once.
+    /// The header of a new queue, whose first bump goes at once.
     fn default() -> Self {
         Self {
             last_attempt: 0,
@@ -117,7 +117,7 @@ impl Header {
     }
 }
 
-/// Runs, and which of them changed, or are being deleted: there may be many, of which a batch is about few.
+/// Runs, and which of them changed, or are being deleted: there may be many, but a batch concerns few.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Runs {
     all: BTreeMap<Run, RunState>,
@@ -126,7 +126,7 @@ pub struct Runs {
 }
 
 impl Runs {
-    /// A run, to be changed; it is there then.
+    /// A run, to change it; it is created if missing.
     pub fn change(&mut self, run: Run) -> &mut RunState {
         self.changed.insert(run);
         self.all.entry(run).or_default()
@@ -148,7 +148,7 @@ impl Runs {
         self.going.clone()
     }
 
-    /// Those that changed since this was asked last; what is not there any more was removed.
+    /// The runs that changed since the last call; those that no longer exist were removed.
     pub fn take_changed(&mut self) -> BTreeSet<Run> {
         std::mem::take(&mut self.changed)
     }

@@ -1,5 +1,5 @@
-//! What the queue of shiftboss is: one [record](record::Record) a key, [rules] that change it, the [engine] that carries out a batch,
-//! and the [port](records) of a store that keeps records. The queue's semantics have their one home here.
+//! The queue of shiftboss: one [record](record::Record) a key, [rules] that change it, the [engine] that carries out a
+//! batch, and the [port](records) of a store that keeps records. The queue's semantics have their one home here.
 //!
 //! No actor, no SQL, no socket, no clock: `now` is an argument. Stores implement the port and decide nothing.
 

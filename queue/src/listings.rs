@@ -1,5 +1,5 @@
-//! The port of a store for those who look: what it finds, each along an index, in one moment of the queue. It changes nothing,
-//! locks nothing, and decides nothing: what questions are answered is in [`look`](crate::look).
+//! The read-only port of a store: what it finds, each along an index, at one moment of the queue. It changes nothing,
+//! locks nothing, and decides nothing: [`look`](crate::look) answers the questions.
 //!
 //! Memory, SQLite and PostgreSQL implement it. Its functions are async and statically dispatched, as those of
 //! [`Records`](crate::records::Records) are.
@@ -15,27 +15,27 @@ use crate::records::{KeyId, Payload, Stored};
 use crate::sums::Hour;
 use shiftboss_protocol::answers::KnownKey;
 
-/// Where keys are looked for, each by a number there, and by their ids where that is the same.
+/// The index along which keys are listed: by a number, and then by their ids.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Along {
-    /// The order of dispatch, without those that somebody has: by their [turns](crate::code::turn).
+    /// The order of dispatch, without keys that are out: by their [turns](crate::code::turn).
     Order,
-    /// Only with `--classic`: those that somebody has, likewise.
+    /// Only with `--classic`: keys that are out, likewise.
     ClassicHeld,
     Lane,
     Out,
-    /// Those that somebody else started, and of which nobody said that it ended: by their starts.
+    /// Keys that another program started, without a recorded end: by their starts.
     Claimed,
-    /// Those of which a task is tried again, by when the first one is due.
+    /// Keys with a task that will be tried again, by when the first one is due.
     Delayed,
-    /// Those of which a row is a dead letter, by their ids.
+    /// Keys with a row that is a dead letter, by their ids.
     Dead,
-    /// Those that operators hold, by since when: the last one first.
+    /// Keys that operators hold, the one held last first.
     Held,
-    /// Those that are held for their failures, likewise.
+    /// Keys that are held for their failures, likewise.
     BackedOff,
-    /// Those that have rows and nothing to be handed out, whose last attempt failed, and is kept as such no longer: by their ends,
-    /// the last one first.
+    /// Keys that have rows but nothing to hand out, whose last attempt failed and is no longer kept: by their ends, the
+    /// last one first.
     EndedBadly,
 }
 
@@ -45,7 +45,7 @@ impl Along {
     }
 }
 
-/// Where a key was found: its number there.
+/// Where a key was found: its number along the index, and its id.
 pub type Spot = (i64, KeyId);
 
 pub type Document = (String, String);
@@ -53,7 +53,7 @@ pub type Document = (String, String);
 #[derive(Debug, Clone, Default)]
 pub struct Head {
     pub header: Header,
-    /// How the daemon was started that runs, or ran last; `None`: none was ever started.
+    /// The settings of the daemon that runs, or ran last; `None`: none was ever started.
     pub daemon: Option<Daemon>,
     pub schema_version: i64,
     /// The store's last known sign of life.
@@ -62,14 +62,14 @@ pub struct Head {
     pub now: Option<Millis>,
 }
 
-/// One of the daemons that share a queue on a server, as it joined last.
+/// One of the daemons that share a queue on a server, as of its last joining.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Joined {
     pub name: String,
-    /// Which one it is, the machine's name, and its input directory, each behind a space.
+    /// Its identity, the machine's name, and its input directory, separated by spaces.
     pub process: String,
     pub pid: i64,
-    /// On its machine; empty: no daemon of that name has run here.
+    /// Its socket on its machine; empty: no daemon of that name has run since the queue came here.
     pub socket: String,
     pub version: String,
     pub started: UnixSeconds,
@@ -85,12 +85,12 @@ pub struct End {
     pub attempt: EndedAttempt,
 }
 
-/// Which ends are looked for, back from the last one.
+/// Which ends to find, back from the last one.
 #[derive(Debug, Clone, Copy)]
 pub struct EndsOf<'a> {
     pub above: i64,
     pub before: i64,
-    /// In their words; empty: all.
+    /// By their words; empty: all.
     pub outcomes: &'a [&'static str],
     pub fetcher: Option<FetcherId>,
     pub since: Millis,
@@ -113,27 +113,27 @@ pub struct SumsOf<'a> {
     /// `None`: all.
     pub fetchers: Option<&'a [FetcherId]>,
     pub by_fetcher: bool,
-    /// So many hours together; 0: all.
+    /// How many hours make a group; 0: all together.
     pub hours: i64,
     pub count: usize,
 }
 
-/// See the module. What is found is of one moment. Of all listings `count` is the most that is said.
+/// See the module. Everything is found as of one moment. In all listings `count` is the most that is returned.
 #[allow(async_fn_in_trait)]
 pub trait Listings {
     type Error;
 
     async fn head(&mut self) -> Result<Head, Self::Error>;
 
-    /// Documents whose names begin with one of these, in turn, and by name.
+    /// Documents whose names begin with one of these prefixes, prefix after prefix, each by name.
     async fn documents(&mut self, prefixes: &[&str]) -> Result<Vec<Document>, Self::Error>;
 
-    /// Those that share the queue; none has a queue in a file, which has one.
+    /// The daemons that share the queue; empty for a queue in a file, which has only one.
     async fn daemons(&mut self) -> Result<Vec<Joined>, Self::Error> {
         Ok(Vec::new())
     }
 
-    /// Who [sees to](crate::record::Flight::owner) jobs, and to how many.
+    /// The [owners](crate::record::Flight::owner) of jobs, and how many each has.
     async fn owners(&mut self) -> Result<Vec<(String, i64)>, Self::Error>;
 
     async fn keys(
@@ -143,13 +143,13 @@ pub trait Listings {
         count: usize,
     ) -> Result<Vec<Spot>, Self::Error>;
 
-    /// The records of keys, those that there are, in any order.
+    /// The records of those of the keys that exist, in any order.
     async fn records(&mut self, ids: &[KeyId]) -> Result<Vec<Stored>, Self::Error>;
 
-    /// The records of keys, each in its place.
+    /// The records of keys, in their order.
     async fn named(&mut self, keys: &[Key]) -> Result<Vec<Option<Stored>>, Self::Error>;
 
-    /// Keys from a text on and before another one, in the order of their bytes, that are listed or ran.
+    /// Keys that are listed or ran, from one text up to another, in the order of their bytes.
     async fn known(
         &mut self,
         from: &str,
@@ -157,14 +157,14 @@ pub trait Listings {
         count: usize,
     ) -> Result<Vec<KnownKey>, Self::Error>;
 
-    /// All keys of lists and of single tasks; asked where they are few.
+    /// All keys of lists and of single tasks; only called if they are few.
     async fn listed(&mut self) -> Result<Vec<KeyId>, Self::Error>;
 
-    /// A key of each of so many equal parts of all ids, chosen by chance. Ids are by jitter: equal parts of them have about as many
-    /// keys each.
+    /// A random key from each of `parts` equal ranges of ids. Ids are by jitter, so equal ranges have about the same
+    /// number of keys.
     async fn sample(&mut self, parts: usize) -> Result<Vec<KeyId>, Self::Error>;
 
-    /// What the workers of tasks are given, each in its place.
+    /// The payloads of tasks, in their order.
     async fn payloads(&mut self, tasks: &[(KeyId, Task)]) -> Result<Vec<Payload>, Self::Error>;
 
     async fn singles_of(
@@ -174,7 +174,7 @@ pub trait Listings {
         count: usize,
     ) -> Result<Vec<i64>, Self::Error>;
 
-    /// Single tasks that failed, or are dead letters, behind a number.
+    /// Single tasks that failed, or are dead letters, after a number.
     async fn singles(
         &mut self,
         status: SingleStatus,
@@ -185,10 +185,10 @@ pub trait Listings {
     /// The last one first.
     async fn ends(&mut self, of: &EndsOf<'_>) -> Result<Vec<End>, Self::Error>;
 
-    /// The last number of an end: all ends up to it are found from now on.
+    /// The last number of an end: all ends up to it can be found by now.
     async fn last_end(&mut self) -> Result<i64, Self::Error>;
 
-    /// Behind a number and up to another one, in order.
+    /// Ends after one number and up to another, in order.
     async fn ends_behind(
         &mut self,
         number: i64,
@@ -196,7 +196,7 @@ pub trait Listings {
         count: usize,
     ) -> Result<Vec<End>, Self::Error>;
 
-    /// Attempts that failed before the end of a number, and since then, whose task was not put back: the last one first.
+    /// Failed attempts whose task was not put back, before an end's number and not before a time: the last one first.
     async fn failed(
         &mut self,
         before: i64,
@@ -204,20 +204,20 @@ pub trait Listings {
         count: usize,
     ) -> Result<Vec<End>, Self::Error>;
 
-    /// The number of the end from which on there are `count` before a number, if there are so many.
+    /// The number of the end that is the `count`th before `before`, if there are that many.
     async fn floor(&mut self, before: i64, count: usize) -> Result<Option<i64>, Self::Error>;
 
-    /// An attempt and those of its key before, as far as they are kept: the last one first. Their numbers descend, whatever somebody wrote
-    /// there.
+    /// An attempt and the earlier ones of its key, as far as they are kept: the last one first. Their numbers descend,
+    /// even if the store was edited.
     async fn chain(&mut self, last: Attempt, count: usize) -> Result<Vec<End>, Self::Error>;
 
     async fn hours(&mut self, of: &SumsOf<'_>) -> Result<Vec<Summed>, Self::Error>;
 
-    /// Minutes behind one, exit codes, and how many jobs ended then so; where that is more than nothing.
+    /// Minutes after `behind`, with exit codes and the number of jobs that ended so, if it is not 0.
     async fn minutes(&mut self, behind: i64) -> Result<Vec<(i64, i64, i64)>, Self::Error>;
 }
 
-/// The first text behind all that begin with `prefix`, in the order of their bytes; `None`: there is none.
+/// The first text after all those that begin with `prefix`, in the order of bytes; `None`: there is none.
 pub fn behind(prefix: &str) -> Option<String> {
     let mut chars: Vec<char> = prefix.chars().collect();
     while let Some(last) = chars.pop() {
@@ -230,7 +230,7 @@ pub fn behind(prefix: &str) -> Option<String> {
     None
 }
 
-/// What documents of a kind say, by whose they are; one that is not what it should be is none.
+/// The contents of documents of a kind, by what they belong to; invalid ones are left out.
 pub fn read<T: DeserializeOwned>(kind: &Kind<T>, documents: &[Document]) -> Vec<(String, T)> {
     let own = documents.iter().filter(|(name, _)| name.starts_with(kind.name()));
     own.filter_map(|(name, text)| kind.read(name, text)).collect()
@@ -240,7 +240,7 @@ pub fn read<T: DeserializeOwned>(kind: &Kind<T>, documents: &[Document]) -> Vec<
 mod tests {
     use super::*;
 
-    /// What begins with a text is before the text behind it, and nothing else is.
+    /// Exactly the texts with a prefix lie between the prefix and the text after it.
     #[test]
     fn texts_behind_a_prefix() {
         assert_eq!(behind("ab").as_deref(), Some("ac"));

@@ -1,9 +1,9 @@
-//! Questions about a queue, and what they are answered, whatever store has it: how it stands (`status`), what is next (`queue`, along
-//! the `order`), where a key is (`why`), which keys there are (`keys`), what ended (`log`), one by one and summed up (`sums`), which
-//! tasks have a status (`tasks`).
+//! Questions about a queue and their answers, the same for every store: its state (`status`), what is next (`queue`,
+//! along the `order`), where a key is (`why`), which keys there are (`keys`), what ended (`log`), one by one and summed
+//! up (`sums`), which tasks have a status (`tasks`).
 //!
-//! A store says what it [finds](Listings), and [opens](Opens) a moment for each question; that makes a [`Reader`] of it. What may be
-//! handed out is asked of records, by the queue's own rules. Nothing is written.
+//! A store implements what it [finds](Listings), and [opens](Opens) a moment for each question; that makes it a
+//! [`Reader`]. What may be handed out follows from records, by the queue's own rules. Nothing is written.
 
 mod failed;
 mod keys;
@@ -32,31 +32,31 @@ use shiftboss_protocol::answers::{
 };
 pub use status::age;
 
-/// The time of questions that are about none.
+/// The time of questions that do not depend on it.
 const ANY_TIME: UnixSeconds = UnixSeconds::MAX;
-/// Keys that are looked at in one step of a listing.
+/// Most keys in one step of a listing.
 const STEP: usize = 256;
 const QUEUE_MAX: usize = 10_000;
-/// Keys that a walk along the order goes over at most.
+/// Most keys that a walk along the order visits.
 const WALK_MAX: usize = 1_000_000;
-/// A listing ends once its payloads have so many bytes: it is held in memory.
+/// A listing ends once its payloads have this many bytes, because it is held in memory.
 const PAYLOADS_MAX_BYTES: usize = 16 * 1024 * 1024;
 
-/// Whoever opens a moment of a queue, and waits for what is found there.
+/// Opens a moment of a queue, and waits for what is found there.
 pub trait Opens: Send + Sync {
     type Found: Listings;
 
     /// Answers one question, as of one moment.
     ///
     /// # Errors
-    /// When the queue is not there, is not to be had, or cannot be read.
+    /// If the queue does not exist, is not available, or cannot be read.
     fn ask<T>(
         &self,
         now: UnixSeconds,
         question: impl AsyncFnOnce(&mut Look<'_, Self::Found>) -> Result<T, Error<Self::Found>>,
     ) -> ReadResult<T>;
 
-    /// How a queue stands that another program keeps.
+    /// The status of a queue that another program keeps.
     fn status_of_others(&self, _now: UnixSeconds) -> ReadResult<Option<QueueStatus>> {
         Ok(None)
     }
@@ -137,7 +137,7 @@ impl<'s, S: Listings> Look<'s, S> {
         self.context.fetcher(fetcher).to_string()
     }
 
-    /// When a key was last started, as it stands in the order: the start of a clock that was ahead counts as just now.
+    /// When a key was last started, for the order: a start that a clock ahead of time recorded counts as just now.
     fn last_start(&self, record: &Record) -> Option<UnixSeconds> {
         record.stands_at().map(|at| at.min(self.context.seconds()))
     }
@@ -155,7 +155,7 @@ impl<'s, S: Listings> Look<'s, S> {
         Ok(found.into_iter().map(|(stored, ())| stored).collect())
     }
 
-    /// The records of keys, each with what was found of it.
+    /// The records of keys, each with its companion value.
     async fn records_of<T>(&mut self, of: Vec<(KeyId, T)>) -> Result<Vec<(Stored, T)>, S::Error> {
         let ids: Vec<KeyId> = of.iter().map(|(id, _)| *id).collect();
         let found = self.store.records(&ids).await?.into_iter();
@@ -176,14 +176,14 @@ impl Steps {
         Self { along, behind: None, is_all: false }
     }
 
-    /// Keys that somebody else started so lately that he may be at it.
+    /// Keys that another program started so recently that it may still run them.
     fn claimed(context: &Context) -> Self {
         let over = context.seconds().saturating_sub(context.settings.lease_seconds);
         let behind = Some((over.saturating_sub(1), KeyId(i64::MAX)));
         Self { behind, ..Self::new(Along::Claimed) }
     }
 
-    /// Keys behind those of the last step; fewer than `count`: there are no more.
+    /// Keys after those of the last step; if fewer than `count`, there are no more.
     async fn next<S: Listings>(
         &mut self,
         look: &mut Look<'_, S>,
@@ -225,7 +225,7 @@ fn run_of(task: Task) -> i64 {
     }
 }
 
-/// What a task's worker is given; empty, where that cannot be read.
+/// A task's payload; empty if it cannot be read.
 fn text_of(payload: Payload) -> String {
     match payload {
         Payload::Text(text) => text,

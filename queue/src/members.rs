@@ -1,8 +1,9 @@
-//! Members: who acts on a queue beside the one daemon of a file: the daemons that share it on a server, and relays, from machines that
-//! reach a broker only. What is a member's own: fetchers and their lists, jobs that it sees to, rejected files, an input directory.
+//! Members act on a queue besides the one daemon of a file: the daemons that share it on a server, and relays, on
+//! machines that reach only a broker. A member owns fetchers and their lists, jobs whose leases it keeps, rejected
+//! files, and an input directory.
 //!
-//! Plain values: what is noted of all members, read once from their [documents](crate::documents). The engine asks, and writes what changed. Whose a job is
-//! stands in its key's record.
+//! Plain values: what is noted of all members, read once from their [documents](crate::documents). The engine queries
+//! them, and writes what changed. The owner of a job is in its key's record.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use shiftboss_protocol::model::UnixSeconds;
 use crate::documents::{Gone, MEMBER, Member, RELAY};
 use crate::operation::{JoinRelay, REJECTED_MAX, Relay, RelayedRows, RowsAnswer};
 
-/// See the module. A member is called as its document is.
+/// See the module. A member's name is that of its document.
 #[derive(Debug, Default)]
 pub(crate) struct Members {
     by_name: BTreeMap<Arc<str>, Member>,
@@ -23,7 +24,7 @@ pub(crate) struct Members {
 type Text = (String, String);
 
 impl Members {
-    /// What the documents say; one that somebody edited into nonsense is none.
+    /// The documents' contents; one that cannot be parsed, because it was edited by hand, is left out.
     pub(crate) fn read(documents: &[Text]) -> Self {
         let read = |(name, text): &Text| {
             let kind = if name.starts_with(RELAY.name()) { &RELAY } else { &MEMBER };
@@ -36,7 +37,7 @@ impl Members {
         Self { owners: owners.collect(), by_name, ..Self::default() }
     }
 
-    /// Names and texts of the documents that are other ones by now; `None`: it goes.
+    /// Names and new texts of the documents that changed; `None`: delete it.
     pub(crate) fn take_changes(&mut self) -> Vec<(String, Option<String>)> {
         let changed = std::mem::take(&mut self.changed).into_iter();
         let text = |name: &Arc<str>| self.by_name.get(name).map(|member| MEMBER.text(member));
@@ -47,7 +48,7 @@ impl Members {
         self.by_name.get(name)
     }
 
-    /// To be changed.
+    /// A member, to change it.
     pub(crate) fn get_mut(&mut self, name: &Arc<str>) -> Option<&mut Member> {
         self.changed.insert(name.clone());
         self.by_name.get_mut(name)
@@ -73,16 +74,16 @@ impl Members {
         self.acting_relays().map(relay).collect()
     }
 
-    /// A relay joins; whether it is another process of that name than the last one.
+    /// A relay joins; returns whether it is a different process from the last one of that name.
     pub(crate) fn join_relay(&mut self, it: &JoinRelay, now: UnixSeconds) -> bool {
         let last = self.by_name.values().map(|relay| relay.epoch).max().unwrap_or(0);
-        // Times begin a new count where all relays were forgotten.
+        // If all relays were forgotten, the count starts anew from the time.
         let epoch = now.saturating_mul(1_000).max(last.saturating_add(1));
         self.join(&RELAY.of(&it.name).into(), &it.process, epoch, now)
     }
 
-    /// Whether it is another process of that name than the last one. What that had is its own, but for the files that it
-    /// rejected.
+    /// Returns whether it is a different process from the last one of that name. It takes over what that one had,
+    /// except the rejected files.
     pub(crate) fn join(
         &mut self,
         name: &Arc<str>,
@@ -120,14 +121,14 @@ impl Members {
         }
     }
 
-    /// All that is known of it goes, but for its lists and lanes.
+    /// Deletes everything known of it, except its lists and lanes.
     pub(crate) fn forget(&mut self, name: &Arc<str>) {
         self.owners.retain(|_, owner| owner != name);
         self.by_name.remove(name);
         self.changed.insert(name.clone());
     }
 
-    /// Whose a fetcher is; `None`: the daemon's, or nobody's.
+    /// The owner of a fetcher; `None`: the daemon of a file, or none.
     pub(crate) fn owner(&self, fetcher: &str) -> Option<&Arc<str>> {
         self.owners.get(fetcher)
     }
@@ -145,7 +146,7 @@ impl Members {
         }
     }
 
-    /// Since when a fetcher's owner has no list of it; `None`: it has.
+    /// Notes since when a fetcher's owner has no list of it; `None`: it has one.
     pub(crate) fn leave(&mut self, fetcher: &str, since: Option<UnixSeconds>) {
         let Some((fetcher, owner)) = self.owners.get_key_value(fetcher) else { return };
         let (fetcher, owner) = (fetcher.clone(), owner.clone());
@@ -172,7 +173,7 @@ pub(crate) fn shown(member: &str) -> String {
     }
 }
 
-/// What relays' rows are answered whose number came before.
+/// The answer to a relay's rows whose number came before.
 pub(crate) fn answer_again(it: &RelayedRows, rejected: &[i64]) -> RowsAnswer {
     let is_forgotten =
         rejected.len() == REJECTED_MAX && rejected.first().is_some_and(|first| it.number < *first);
@@ -183,7 +184,7 @@ pub(crate) fn answer_again(it: &RelayedRows, rejected: &[i64]) -> RowsAnswer {
     }
 }
 
-/// One more number of a range whose rows were rejected; without the lowest ones if they are too many.
+/// Adds a number of a range whose rows were rejected, and drops the lowest ones if there are too many.
 pub(crate) fn reject(number: i64, rejected: &mut Vec<i64>) {
     rejected.push(number);
     rejected.drain(..rejected.len().saturating_sub(REJECTED_MAX));

@@ -1,8 +1,8 @@
-//! How attempts ended, in the words of the life of a task. For stores, and the commands that show it.
+//! How attempts ended, in the words of a task's life cycle. For stores, and for commands that show it.
 
 use crate::attempt::Outcome;
 
-/// A shell's code of a command that a signal ended is so much more than the signal's number.
+/// A shell's exit code for a signal is the signal's number plus this.
 const SIGNALS: i64 = 128;
 
 const SIGNAL_NAMES: [&str; 31] = [
@@ -19,7 +19,7 @@ pub fn known(word: &str) -> Option<&'static str> {
     Outcome::of_word(word).map(Outcome::word)
 }
 
-/// The signal that an exit code tells, without `SIG`.
+/// The signal that an exit code stands for, without `SIG`.
 fn signal(exit_code: i64) -> Option<&'static str> {
     let number = exit_code.checked_sub(SIGNALS + 1)?;
     SIGNAL_NAMES.get(usize::try_from(number).ok()?).copied()

@@ -1,23 +1,23 @@
-//! How fast jobs end, and so when a turn comes: for `why`, `queue`, `top` and the page, whatever the store. Pure.
+//! How fast jobs end, and so when a turn comes: for `why`, `queue`, `top` and the web page, whatever the store. Pure.
 
 use crate::sums::total;
 use shiftboss_protocol::answers::{MinuteJobs, Place};
 use shiftboss_protocol::model::UnixSeconds;
 
-/// Ends within less are not said to be faster than that.
+/// Ends within less time count as if they took this long.
 const SECONDS_MIN: i64 = 10;
-/// Fewer ends in the last hour tell nothing of how long turns take.
+/// Fewer ends in the last hour do not show how long turns take.
 const JOBS_MIN: i64 = 10;
 const HOUR_SECONDS: i64 = 3_600;
 const MINUTE_SECONDS: i64 = 60;
-/// A time without an end is a pause if it is that many times as long as the time between two ends ...
+/// A time without an end is a pause if it is this many times as long as the time between two ends ...
 const PAUSE_GAPS: i64 = 5;
-/// ... as many times as long as a job takes, for many may run meanwhile, and end together ...
+/// ... and this many times as long as a job takes, because many may run meanwhile, and end together ...
 const PAUSE_JOBS: i64 = 2;
 /// ... and at least as long as this: ends are known to the minute.
 const PAUSE_SECONDS_MIN: i64 = 2 * MINUTE_SECONDS;
 
-/// How fast jobs ended within the last hour: as many as that, in so many seconds of work.
+/// How fast jobs ended within the last hour: their number, and the seconds of work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pace {
     jobs: i64,
@@ -29,7 +29,8 @@ impl Pace {
         Self { jobs, seconds: busy_seconds.unwrap_or(HOUR_SECONDS) }
     }
 
-    /// Seconds until a place's turn, if the jobs are enough to tell; the next one's comes when a worker asks.
+    /// Seconds until a place's turn, if there are enough jobs to estimate it. The next key has none: its turn comes
+    /// when a worker asks.
     pub fn expected(self, place: &Place) -> Option<i64> {
         place.exact.then(|| self.expected_in(place.keys_before)).flatten()
     }
@@ -43,10 +44,10 @@ impl Pace {
     }
 }
 
-/// The time since the first of the last hour's jobs ended, without pauses: before it, and in them, nobody may have been at work, or
-/// nothing to be done. `None`: none ended.
+/// The time since the first of the last hour's jobs ended, without pauses: before it, and in pauses, there may have
+/// been no workers, or no work. `None`: no job ended.
 ///
-/// minutes: those in which jobs ended, in order; took: seconds that a job took.
+/// minutes: those in which jobs ended, in order; took: how many seconds a job took.
 pub fn busy_seconds(minutes: &[MinuteJobs], took: i64, now: UnixSeconds) -> Option<i64> {
     let jobs = total(minutes.iter().map(|minute| minute.jobs));
     let all = now.saturating_sub(minutes.first()?.since);
@@ -57,7 +58,7 @@ pub fn busy_seconds(minutes: &[MinuteJobs], took: i64, now: UnixSeconds) -> Opti
     let quiet = minutes
         .iter()
         .zip(begins)
-        // Minutes that are yet to come are those before the clock was set back.
+        // Minutes in the future are from before the clock was set back.
         .map(|(minute, next)| {
             next.min(now).saturating_sub(minute.since.saturating_add(MINUTE_SECONDS))
         })
@@ -80,7 +81,7 @@ mod tests {
         busy_seconds(&minutes.iter().map(minute).collect::<Vec<_>>(), took, NOW)
     }
 
-    /// A queue that has only just begun is as fast as it was since.
+    /// The pace of a queue that has only just begun is that since its beginning.
     #[test]
     fn a_turn_is_foretold() {
         let place = |keys_before| Place { keys_before, exact: true, first: vec![] };
@@ -102,21 +103,21 @@ mod tests {
         assert_eq!(busy(&[(10, 600), (-40, 600)]), Some(60), "minutes of before that");
     }
 
-    /// What somebody wrote into the sums is as large as it can be.
+    /// Sums that were edited by hand are clamped.
     #[test]
     fn no_number_of_jobs_is_too_large() {
         assert_eq!(busy(&[(3, i64::MAX), (2, i64::MAX)]), Some(180));
         assert_eq!(busy(&[(3, i64::MIN), (2, i64::MIN)]), Some(180));
     }
 
-    /// Lists of sixty keys each quarter of an hour, worked off in a minute.
+    /// Lists of sixty keys every quarter of an hour, each done within a minute.
     #[test]
     fn pauses_between_bursts_do_not_count() {
         assert_eq!(busy(&[(46, 60), (31, 60), (16, 60), (1, 60)]), Some(4 * 60));
         assert_eq!(busy(&[(50, 600)]), Some(60), "nothing since then");
     }
 
-    /// Jobs that take long end seldom, while all are at work.
+    /// Long jobs end rarely, though all workers are busy.
     #[test]
     fn what_is_slow_has_no_pauses() {
         let slow: Vec<(i64, i64)> = (1..=12).rev().map(|at| (at * 5, 1)).collect();

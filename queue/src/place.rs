@@ -1,6 +1,6 @@
-//! Where a key stands for the next dispatch: derived from its record, saved beside it, for a store to order by.
+//! Where a key stands for the next dispatch: derived from its record, and saved beside it for stores to order by.
 //!
-//! The one statement of the order (spec 2). The engine derives a place at each save; no store works one out.
+//! The only definition of the order (spec 2). The engine derives a place at each save; stores never compute one.
 
 use serde::{Deserialize, Serialize};
 use shiftboss_protocol::model::UnixSeconds;
@@ -9,27 +9,27 @@ use crate::context::Context;
 use crate::record::{Bump, FetcherId, ListRow, Millis, Record};
 use crate::rules::dispatch::Scope;
 
-/// A place in the order. Those who wait longest come first: keys that never ran by since when they wait, then the others by their
-/// last start. Among equals a store goes by the key's jitter.
+/// A place in the order. Keys that have waited longest come first: those that never ran, by when they began to wait,
+/// then the others by their last start. Among equals, stores order by the key's jitter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Turn {
     Never(i64),
     Started(UnixSeconds),
 }
 
-/// What of a key a store keeps indexes of. A key may have a turn, a place in the lane, and something that is due, at once.
+/// The parts of a key that stores index. A key may have a turn, a place in the lane, and a due time, all at once.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
     pub order: Option<Turn>,
-    /// It goes before the order, the lowest first, as far as the lane's credit goes.
+    /// It goes ahead of the order, the lowest first, as far as the lane's credit goes.
     pub lane: Option<i64>,
-    /// Its place may be another one from then on: a rule must see it.
+    /// Its place may change at this time: then a rule must look at it.
     pub due: Option<Millis>,
-    /// Only with `--classic`: somebody has it, for as long as the reference's 12 hours last from its start.
+    /// Only with `--classic`: it is out, until the reference's 12 hours from its start are over.
     pub classic_held: bool,
 }
 
-/// Tasks that are tried again stand in the lane behind all that operators bumped.
+/// Tasks that are tried again stand in the lane after all keys that operators bumped.
 pub const RETRIES_LANE: i64 = 1 << 62;
 
 impl Record {
@@ -47,7 +47,7 @@ impl Record {
         Place { order: Some(self.turn(context)), lane, due, classic_held }
     }
 
-    /// Whether a row or a single task may be handed out, whose run is not being deleted.
+    /// Whether it has a row or a single task that may be handed out, and whose run is not being deleted.
     pub fn has_work(&self, scope: &Scope, context: &Context) -> bool {
         let is_meant = |fetcher| scope.has(fetcher) && context.is_handed_out(fetcher);
         let has_single = self.singles.waiting > 0 && is_meant(FetcherId::TASKS);
@@ -73,7 +73,7 @@ impl Record {
         bumped.or_else(|| retried.map(|it| RETRIES_LANE.saturating_add(it.lane)).min())
     }
 
-    /// Whether an operator or a backoff holds it. A time that is over is taken away by [a rule](crate::rules::holds::wake).
+    /// Whether an operator or a backoff holds it. [A rule](crate::rules::holds::wake) removes holds that are over.
     pub fn is_on_hold(&self) -> bool {
         let backed_off = self.extras.backoff.is_some_and(|it| it.until.is_some());
         self.extras.hold.is_some() || backed_off
@@ -83,7 +83,7 @@ impl Record {
         self.last.is_some_and(|last| last.finished.is_none())
     }
 
-    /// Until when a start without an attempt of ours counts, as of a database that was taken over (spec 2).
+    /// Until when a start without an attempt of ours counts, for example from a database that was taken over (spec 2).
     fn held_until(&self, context: &Context) -> Option<Millis> {
         let started = self.stands_at().filter(|_| self.is_claimed && self.is_unfinished())?;
         let end = started.saturating_add(context.settings.lease_seconds).saturating_add(1);
@@ -97,7 +97,7 @@ impl Record {
     fn dues(&self, context: &Context) -> impl Iterator<Item = Millis> {
         let hold = self.extras.hold.as_ref().and_then(|it| it.until);
         let backoff = self.extras.backoff.and_then(|it| it.until);
-        // The reference's rules try nothing again: it stays delayed.
+        // The reference's rules do not retry: the task stays delayed.
         let retries = self.extras.retries.iter().filter(|_| context.settings.is_fair);
         let retries = retries.filter_map(|it| it.due);
         let started = self.held_until(context).filter(|until| {

@@ -1,7 +1,7 @@
-//! What becomes of tasks that fail: they are tried again by themselves ([`Retries`]), and keys whose jobs fail again and again are
-//! held ([`Backoff`]; docs/decisions/holds-retries-bumps.md).
+//! What happens to tasks that fail: they are retried automatically ([`Retries`]), and keys whose jobs fail repeatedly
+//! are held ([`Backoff`]; docs/decisions/holds-retries-bumps.md).
 //!
-//! Pure arithmetic in whole seconds. `serve` makes the rules of what its file says; the stores and the model go by them.
+//! Pure arithmetic in whole seconds. `serve` makes the rules from its configuration file.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -12,21 +12,21 @@ use shiftboss_protocol::model::{TASKS_FETCHER, jitter};
 
 use crate::attempt::TIMEOUT_CODE;
 
-/// So often in a row a key may fail before it is held, and so often a task may be tried again.
+/// The largest number of failures in a row before a key is held, and of retries of a task.
 pub const FAILURES_MAX: u32 = 1_000;
-/// By how much each delay may be longer than the one before it.
+/// How many times as long as the one before each delay may be.
 pub const DELAY_FACTOR_MAX: f64 = 100.0;
 pub const DELAY_MAX: Duration = Duration::from_secs(366 * 86_400);
-/// Delays that differ: whoever fails more often is held as long as the last one says.
+/// Most different delays: after more failures the last one applies.
 const DELAYS_MAX: usize = 1_000;
-/// Jitters are as far from 0 as 2^31; this makes a tenth of that 1.
+/// Jitters reach up to 2^31 from 0; dividing by this gives at most a tenth.
 const TENTH_OF_JITTERS: i64 = 10 << 31;
 
-/// Which ends of jobs count: that a job succeeded never does.
+/// Which ends of jobs count; a success never does.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CountedEnds {
     pub codes: Vec<i64>,
-    /// Those codes count; else all but those.
+    /// True: only those codes count; false: all but those.
     pub is_listed: bool,
 }
 
@@ -52,7 +52,7 @@ impl CountedEnds {
     }
 }
 
-/// How long it is waited, longer each time.
+/// How long to wait, longer each time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Delays {
     /// In seconds, the first one first; the last one stands for all that follow. Never empty.
@@ -60,7 +60,7 @@ pub struct Delays {
 }
 
 impl Delays {
-    /// `first`, and with each more `factor` times as long, up to `most`. At least a second.
+    /// `first`, and each next one `factor` times as long, up to `most`. At least a second.
     pub fn new(first: Duration, factor: f64, most: Duration) -> Self {
         let most = most.min(DELAY_MAX).as_secs_f64().max(1.0);
         let first = first.as_secs_f64().clamp(1.0, most);
@@ -75,8 +75,8 @@ impl Delays {
         Self { seconds: delays.into_iter().map(|delay| delay as i64).collect() }
     }
 
-    /// The one after so many others, in seconds. Keys that failed together do not come back together: up to a tenth more or less
-    /// by the key's jitter.
+    /// The delay after `others` earlier ones, in seconds. The key's jitter makes it up to a tenth longer or shorter, so
+    /// that keys that failed together do not come back together.
     fn after(&self, others: usize, key: &str) -> Option<i64> {
         let delay = self.seconds.get(others).or(self.seconds.last())?;
         let scrambled = delay.saturating_mul(i64::from(jitter(key))) / TENTH_OF_JITTERS;
@@ -87,13 +87,13 @@ impl Delays {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Backoff {
     pub on: CountedEnds,
-    /// A key is held from so many such ends in a row on.
+    /// A key is held after this many such ends in a row.
     pub after: NonZeroU32,
     pub delays: Delays,
 }
 
 impl Backoff {
-    /// For how long a key is held after so many such ends in a row, in seconds; `None`: it is not.
+    /// For how long a key is held after `failures` such ends in a row, in seconds; `None`: it is not held.
     pub fn delay(&self, key: &str, failures: i64) -> Option<i64> {
         let others = usize::try_from(failures.saturating_sub(i64::from(self.after.get()))).ok()?;
         self.delays.after(others, key)
@@ -108,7 +108,8 @@ pub struct Retries {
 }
 
 impl Retries {
-    /// When a task is due again that ended so and was tried again so often, in seconds from its end; `None`: it is not.
+    /// When a task with this exit code and `retried` earlier retries is due again, in seconds from its end; `None`: it
+    /// is not retried.
     pub fn delay(&self, key: &str, exit_code: i64, retried: u32) -> Option<i64> {
         let is_left = retried < self.most && self.on.counts(exit_code);
         is_left.then(|| self.delays.after(retried as usize, key)).flatten()
@@ -117,7 +118,7 @@ impl Retries {
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RetryRules {
-    /// Of lists that have none of their own; `None`: their tasks are not tried again.
+    /// The rule for lists without one of their own; `None`: their tasks are not retried.
     pub lists: Option<Retries>,
     pub single: Option<Retries>,
     pub of_fetcher: BTreeMap<String, Retries>,
@@ -199,7 +200,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is configured: delays do not shrink, but for the jitter, and none leaves its bounds.
+        /// Whatever is configured, delays do not shrink, except by the jitter, and stay within their bounds.
         #[test]
         fn every_delay_is_within_its_bounds(
             (after, first, most) in (1..1_000_u32, 0..u64::MAX / 2, 0..u64::MAX / 2),

@@ -1,4 +1,5 @@
-//! How the tasks of a key stand, for who looks: read off its record. What may be done with them [rules](crate::rules) say.
+//! The state of a key's tasks, for readers, derived from its record. The [rules](crate::rules) decide what may be done
+//! with them.
 
 use shiftboss_protocol::model::UnixSeconds;
 
@@ -8,7 +9,7 @@ use crate::record::{DeadBecause, Due, Extras, ListRow, Millis, Record, Retry, Ta
 use shiftboss_protocol::answers::{Hold, HoldKind, RowState};
 
 impl Record {
-    /// Why a row is a dead letter, or a single task for another reason than its leases.
+    /// Why a row is a dead letter, or a single task that is one for a reason other than its leases.
     pub fn dead_because(&self, task: Task) -> Option<DeadBecause> {
         self.extras.dead.iter().find(|it| it.0 == task).map(|it| it.1)
     }
@@ -17,7 +18,8 @@ impl Record {
         self.flight.as_ref().is_some_and(|flight| flight.task == task)
     }
 
-    /// Until when the key is somebody's who has no lease of his own: a classic worker's, or whoever's who started it (spec 2).
+    /// Until when the key counts as out without a lease of its own: with a classic worker, or with another program that
+    /// started it (spec 2).
     pub fn classic_until(&self, context: &Context) -> Option<UnixSeconds> {
         self.last.filter(|last| last.finished.is_none())?;
         let is_classic = match &self.flight {
@@ -30,19 +32,19 @@ impl Record {
         is_classic.then_some(until)
     }
 
-    /// Whether somebody has it, so that it is not handed out.
+    /// Whether it is out, so that it is not handed out.
     pub fn is_in_flight(&self, context: &Context) -> bool {
         let by_event = context.settings.is_fair && self.flight.is_some();
         by_event || self.classic_until(context).is_some_and(|until| until > context.seconds())
     }
 
-    /// Since when somebody has it, or had it who never said that it ended.
+    /// Since when it has been out; also if its end was never recorded.
     pub fn out_since(&self) -> Option<UnixSeconds> {
         let last = self.last.filter(|last| last.finished.is_none()).map(|last| last.started);
         self.flight.as_ref().map(|flight| seconds(flight.started)).or(last)
     }
 
-    /// What a row is to the next dispatch.
+    /// The state of a row for the next dispatch.
     pub fn row_state(&self, row: &ListRow, context: &Context) -> RowState {
         if context.is_going(row.task()) {
             RowState::Leaving
@@ -104,7 +106,7 @@ impl Record {
     }
 }
 
-/// What stores have beside the extras that it is read off, so that readers find it in order.
+/// Values that stores keep beside the extras that they are derived from, so that readers find them in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Listed {
     pub held: Option<UnixSeconds>,

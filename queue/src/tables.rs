@@ -1,7 +1,8 @@
-//! The tables of a store, as a move copies them from one into another: a file and a server have the same ones (their `schema.sql`), so
-//! that nothing of what is in them is understood on the way.
+//! The tables of a store, as a move copies them from one store to another: a file and a server have the same tables
+//! (their `schema.sql`), so that a move need not understand their content.
 //!
-//! Here is also what documents become, for a file has one daemon, and on a server all is somebody's.
+//! This module also converts documents, because a file has one daemon, and on a server each document belongs to a
+//! member.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use crate::documents::{
     REJECTED, RELAY, own,
 };
 
-/// What is moved, in this order; and [documents](crate::documents), which say whose things are.
+/// The tables that are moved, in this order; besides them [documents](crate::documents), which name the owners.
 pub const TABLES: [&str; 11] = [
     "header", "names", "runs", "counts", "hours", "minutes", "keys", "rows", "extras", "tasks",
     "attempts",
@@ -30,7 +31,7 @@ pub fn listed<'a>(columns: impl IntoIterator<Item = &'a Column>) -> String {
     columns.into_iter().map(|it| &*it.name).collect::<Vec<_>>().join(", ")
 }
 
-/// What is in a column. A flag is 0 or 1; a text may be none, if somebody edited it.
+/// The type of a column. A flag is 0 or 1; a text may be invalid if it was edited by hand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Value<'a> {
     Null,
@@ -50,8 +51,8 @@ impl<'a> Value<'a> {
 
 pub type Documents = BTreeMap<String, String>;
 
-/// Documents of a queue in a file, as they are on a server, where all that no relay has is this member's, which was stopped `now`.
-/// `lists`: the fetchers that have any.
+/// Converts the documents of a queue in a file for a server, where this member, which was stopped `now`, owns
+/// everything that no relay has. `lists`: the fetchers that have lists.
 pub fn for_member(
     mut all: Documents,
     member: &str,
@@ -74,7 +75,7 @@ pub fn for_member(
     renamed.chain([(member.to_owned(), MEMBER.text(&noted))]).collect()
 }
 
-/// The way back: what all members have comes together. The input directory is known if only one has lists.
+/// The way back: what all members own is put together. The input directory is known if only one of them has lists.
 pub fn for_file(mut all: Documents) -> Documents {
     let members = all.iter().filter(|(name, _)| name.starts_with(MEMBER.name()));
     let members: Vec<(String, Member)> = members
@@ -98,7 +99,7 @@ pub fn for_file(mut all: Documents) -> Documents {
     renamed.collect()
 }
 
-/// What a queue notes of its own moves; and of files that were rejected, which its daemon finds out again.
+/// Documents that are not moved: a queue's notes of its own moves, and of rejected files, which its daemon finds again.
 fn stays(name: &str) -> bool {
     [IDENTITY.name(), MOVED.name(), ARRIVING.name()].contains(&name)
         || name.starts_with(REJECTED.name())
@@ -112,7 +113,7 @@ fn one<T: serde::de::DeserializeOwned>(all: &Documents, kind: &Kind<T>) -> Optio
 mod tests {
     use super::*;
 
-    /// There and back all is as it was, but what a queue notes of its moves; and it is this member's meanwhile.
+    /// There and back everything is unchanged, except a queue's notes of its moves; meanwhile this member owns it.
     #[test]
     fn documents_are_a_members_and_a_files_again() {
         let all = [

@@ -17,7 +17,7 @@ use crate::link::{Broker, Link};
 use crate::refusal::{NOT_FOUND, PRECONDITION_FAILED, RESOURCE_LOCKED};
 use crate::topology::{durable, is_about_delivery_limit, look_up, without_delivery_limit};
 
-/// The longest time for all of it, some hundred answers of the broker.
+/// The longest time for the whole check, which takes some hundred answers of the broker.
 const CHECK_MAX: Duration = Duration::from_secs(30);
 
 /// Whether a broker can be used, and how long its queues are.
@@ -25,7 +25,7 @@ const CHECK_MAX: Duration = Duration::from_secs(30);
 pub struct BrokerCheck {
     /// False: it is short of memory or disk, and holds back all that is published.
     pub takes_messages: bool,
-    /// The largest message that it takes, where that is less than what may be sent.
+    /// The largest message that it takes, if that is less than may be sent.
     pub max_message_bytes: Option<usize>,
     /// Queues first.
     pub parts: Vec<Part>,
@@ -36,11 +36,11 @@ pub struct Part {
     pub kind: PartKind,
     pub name: String,
     pub state: PartState,
-    /// What the broker says of what differs.
+    /// The broker's text about the difference.
     pub difference: Option<String>,
-    /// Messages that wait; of a queue.
+    /// Messages that wait; for a queue.
     pub messages: Option<u32>,
-    /// Who takes them; of a queue.
+    /// Consumers; for a queue.
     pub consumers: Option<u32>,
 }
 
@@ -60,7 +60,7 @@ pub enum PartState {
 }
 
 /// # Errors
-/// As the connection's; and when the user may not look.
+/// As for a connection; and if the user lacks the right to look.
 pub async fn check(broker: &Broker) -> StoreResult<BrokerCheck> {
     let link = broker.connect("shiftboss broker check").await?;
     let checked = timeout(CHECK_MAX, look(broker, &link)).await.map_err(|_| {
@@ -68,7 +68,7 @@ pub async fn check(broker: &Broker) -> StoreResult<BrokerCheck> {
         StoreError::Busy(format!("checking the broker {broker} took longer than {seconds} s"))
     })?;
     let checked = checked.map_err(|error| broker.classify(&error))?;
-    // One that holds messages back does not read the good-bye either.
+    // A broker that holds messages back does not read the close either.
     if checked.takes_messages {
         link.close().await;
     }
@@ -80,7 +80,7 @@ async fn look(broker: &Broker, link: &Link) -> lapin::Result<BrokerCheck> {
     for (name, arguments) in broker.topology.queues() {
         parts.push(queue(link, name, Some(arguments)).await?);
     }
-    // Whose it is only its daemons know.
+    // Only its daemons know its argument.
     parts.push(queue(link, broker.topology.installation(), None).await?);
     for (name, kind) in broker.topology.exchanges() {
         parts.push(exchange(link, name, kind).await?);
@@ -91,7 +91,7 @@ async fn look(broker: &Broker, link: &Link) -> lapin::Result<BrokerCheck> {
     Ok(BrokerCheck { takes_messages, max_message_bytes, parts })
 }
 
-/// Only one that exists is declared, so none is made. Each on a channel of its own, which a refusal closes.
+/// Declared only if it exists, so none is made. Each has a channel of its own, because a refusal closes that.
 async fn queue(link: &Link, name: String, arguments: Option<FieldTable>) -> lapin::Result<Part> {
     let found = match look_up(&link.channel().await?, &name).await {
         Ok(found) => found,
@@ -114,7 +114,7 @@ async fn declare(link: &Link, name: &str, arguments: FieldTable) -> lapin::Resul
     let channel = link.channel().await?;
     let declared = channel.queue_declare(name.into(), durable(), arguments.clone()).await;
     match declared {
-        // As a newer broker is told.
+        // With the arguments for a newer broker.
         Err(error) if is_about_delivery_limit(&error) => {
             let channel = link.channel().await?;
             let arguments = without_delivery_limit(arguments);

@@ -1,7 +1,7 @@
 //! The dead letters of a broker, for `shiftboss broker dead-letters`: shows them, and puts them back or deletes them.
 //!
-//! The daemon's [`server`](crate::server) makes them, by [`write`](write()). They are looked at without being acknowledged, so
-//! none is lost by a look that breaks off.
+//! The daemon's [`server`](crate::server) makes them, by [`write`](write()). They are read without being acknowledged,
+//! so none is lost if a look is broken off.
 
 use std::time::Duration;
 
@@ -20,14 +20,14 @@ use crate::topology::look_up;
 const STEP_MAX: Duration = Duration::from_secs(30);
 const REASON_HEADER: &str = "shiftboss-reason";
 const QUEUE_HEADER: &str = "shiftboss-queue";
-/// As much of a reason as is shown; others may write to the queue, too.
+/// Most bytes of a reason that are shown; others may write to the queue, too.
 const REASON_BYTES_MAX: usize = 4096;
 /// The longest name of a queue that AMQP has.
 const NAME_BYTES_MAX: usize = 255;
-/// Bytes of one that are shown.
+/// Most bytes of a dead letter that are shown.
 const EXCERPT_BYTES_MAX: usize = 160;
 
-/// What becomes of the dead letters that are shown.
+/// What happens to the dead letters that are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Disposal {
     Keep,
@@ -38,26 +38,26 @@ pub enum Disposal {
 #[derive(Debug, Serialize)]
 pub struct DeadLetters {
     pub letters: Vec<DeadLetter>,
-    /// How many there are beside them.
+    /// How many more there are.
     pub more: u32,
 }
 
 #[derive(Debug, Serialize)]
 pub struct DeadLetter {
-    /// `None`: whoever made it did not say.
+    /// `None`: the sender did not say.
     pub reason: Option<String>,
     /// Where it came from; `None`, likewise.
     pub queue: Option<String>,
     pub bytes: usize,
-    /// How it begins; of what is no UTF-8, `U+FFFD` stands.
+    /// Its beginning, with `U+FFFD` for what is not UTF-8.
     pub excerpt: String,
-    /// Whether it is in its queue again, and here no more.
+    /// Whether it is in its queue again, and no longer here.
     pub requeued: bool,
-    /// Why it was to be, and is not.
+    /// Why it is not, though that was asked.
     pub problem: Option<String>,
 }
 
-/// Makes a dead letter of a message, and waits until the broker has it. It expires no more.
+/// Makes a dead letter of a message, and waits until the broker has it. It no longer expires.
 ///
 /// # Errors
 /// As [`publish`]'s.
@@ -76,7 +76,7 @@ pub(crate) async fn write(
     publish(channel, ("", &topology.dead()), &refused.data, kept).await
 }
 
-/// What somebody who answers it needs, beside further headers.
+/// The properties that are needed to answer it, with further headers.
 fn kept(of: &BasicProperties, headers: FieldTable) -> BasicProperties {
     let mut kept = properties_of(version(of), headers).with_delivery_mode(PERSISTENT);
     if let Some(id) = of.message_id() {
@@ -88,7 +88,7 @@ fn kept(of: &BasicProperties, headers: FieldTable) -> BasicProperties {
     kept
 }
 
-/// Dead letters that somebody looks at. They are in the queue again when this is dropped.
+/// Dead letters that are being looked at. They return to the queue when this is dropped.
 pub struct Look<'a> {
     broker: &'a Broker,
     link: Link,
@@ -96,7 +96,7 @@ pub struct Look<'a> {
 }
 
 impl<'a> Look<'a> {
-    /// Takes the oldest, at most `count`, and puts them back where they came from, if that is asked.
+    /// Takes the oldest, at most `count`, and puts them back where they came from, if `disposal` says so.
     ///
     /// # Errors
     /// As the connection's; and when there is no such queue.
@@ -116,7 +116,7 @@ impl<'a> Look<'a> {
         Ok(Self { broker, link, found })
     }
 
-    /// Deletes those that were found, or leaves those that were not put back where they are.
+    /// Deletes those that were found, or leaves those in the queue that were not put back.
     ///
     /// # Errors
     /// When it is not known whether they are deleted.
@@ -130,7 +130,7 @@ impl<'a> Look<'a> {
                 let all = BasicNackOptions { multiple: true, requeue: true };
                 link.channel.basic_nack(0, all).await?;
             }
-            // Answered in turn: it is done then.
+            // Answers come in order: when this one is here, the acknowledgement is done.
             depth(broker, &link).await
         });
         settled.await?;
@@ -157,7 +157,7 @@ async fn depth(broker: &Broker, link: &Link) -> lapin::Result<u32> {
     Ok(look_up(&link.channel, &broker.topology.dead()).await?.message_count())
 }
 
-/// The next one; `None`: there is none any more.
+/// The next dead letter; `None`: there are no more.
 async fn one(
     broker: &Broker,
     link: &Link,
@@ -193,7 +193,8 @@ fn header(properties: &BasicProperties, name: &str, bytes_max: usize) -> Option<
     Some(String::from_utf8_lossy(&bytes[..bytes.len().min(bytes_max)]).into_owned())
 }
 
-/// Acknowledges it when the broker has it where it came from; else says why it stays. Broken off in between, it is in both.
+/// Acknowledges it once the broker has it in its old queue; else returns why it stays. If broken off in between, it is
+/// in both queues.
 async fn put_back(
     broker: &Broker,
     link: &Link,

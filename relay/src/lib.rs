@@ -1,10 +1,11 @@
-//! Relays: machines that reach a message broker (RabbitMQ) but not the database. A relay has fetchers and workers as a daemon
-//! has, and asks a daemon for all that storage does, over the broker.
+//! Relays: machines that reach a message broker (RabbitMQ) but not the database. A relay has fetchers and workers like
+//! a daemon, and asks a daemon over the broker for everything that storage does.
 //!
 //! [`store`] is the relay's side: two `Store`s, so the tree is the daemon's own. [`server`] is the daemon's: a service of the tree
 //! that has storage carry out what relays ask; what it refuses becomes one of the [`dead_letters`](mod@dead_letters).
 //! [`check`](mod@check) looks at a broker. Both sides speak [`message`]s (docs/broker.md) over a [`link`], whose queues are named
-//! and declared by [`topology`]; what a broker refuses is read by [`refusal`]. What a relay has is told apart by the queue ([`shiftboss_queue::operation::Relayed`]).
+//! and declared by [`topology`]; [`refusal`] reads a broker's refusals. The queue distinguishes what each relay owns
+//! ([`shiftboss_queue::operation::Relayed`]).
 //!
 //! The program's commands call it. Nothing here knows SQL, the socket or the command line.
 

@@ -1,6 +1,6 @@
 //! A broker by its URL, and a connection to it.
 //!
-//! Both sides make one, and make it anew when it fails. What flows over it is theirs.
+//! Both sides make a connection, and make it anew when it fails. They decide what goes over it.
 
 use std::fmt;
 use std::future::Future;
@@ -30,13 +30,13 @@ pub(crate) const CALL_MAX: Duration = Duration::from_secs(5);
 const SCHEMES: [&str; 2] = ["amqp://", "amqps://"];
 /// What may be wrong with a URL that cannot be read.
 const ESCAPES: &str = " (in a user's name or password write # as %23, / as %2F, ? as %3F, @ as %40, : as %3A and % as %25)";
-/// Seconds without a word after which either side takes the connection for dead.
+/// Seconds of silence after which either side takes the connection for dead.
 const HEARTBEAT_SECONDS: u16 = 10;
 /// A larger message goes in several frames. The client keeps buffers of 32 frames for each direction.
 const FRAME_BYTES: u32 = 64 * 1024;
-/// A broker that has not taken a message after so long holds it back.
+/// If a broker has not taken a message after this time, it is holding it back.
 const HELD_BACK_AFTER: Duration = Duration::from_secs(2);
-/// The delivery mode of a message that is to outlive the broker.
+/// The delivery mode of a message that must survive a restart of the broker.
 pub(crate) const PERSISTENT: u8 = 2;
 const VERSION_HEADER: &str = "shiftboss-version";
 
@@ -44,12 +44,12 @@ const VERSION_HEADER: &str = "shiftboss-version";
 pub(crate) const RECONNECT: (Duration, Duration) =
     (Duration::from_secs(1), Duration::from_secs(60));
 
-/// Why a URL is none of a broker. It is shown without its password.
+/// Why a URL is not a broker's. It is shown without its password.
 #[derive(Debug, thiserror::Error)]
 #[error("the broker's URL {0}. Give one as amqp://user:password@host:5672/vhost")]
 pub struct BadUrl(String);
 
-/// A broker, and what is an installation's on it.
+/// A broker, and an installation's names on it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Broker {
     url: Url,
@@ -61,20 +61,20 @@ pub(crate) struct Link {
     connection: Arc<Connection>,
     pub(crate) alarm: Alarm,
     pub(crate) channel: Channel,
-    /// For what is asked again if it is lost.
+    /// For messages that are sent again if they are lost.
     pub(crate) unconfirmed: Channel,
 }
 
 impl Broker {
     /// # Errors
-    /// When the URL is none of a broker.
+    /// If the URL is not a broker's.
     pub fn new(url: Url, prefix: &str, queues: QueueKind) -> Result<Self, BadUrl> {
         let broker = Self { url, topology: Topology::new(prefix, queues) };
         broker.check().map_err(BadUrl)?;
         Ok(broker)
     }
 
-    /// Says of the URL why it is none.
+    /// Returns why the URL is not valid.
     fn check(&self) -> Result<(), String> {
         let url = &self.url;
         let unfit = |why: String| format!("{url} cannot be used: {why}");
@@ -84,7 +84,7 @@ impl Broker {
         if !url.begins_with(&SCHEMES) {
             return Err(unfit("it does not begin with amqp:// or amqps://".to_owned()));
         }
-        // What stands behind it would be left out in silence, the host, too.
+        // Everything after it would be silently dropped, the host, too.
         if url.as_typed().contains('#') {
             return Err(unfit(format!("it has a #{ESCAPES}")));
         }
@@ -110,11 +110,12 @@ impl Broker {
         Ok(address)
     }
 
-    /// Connects, under a name that the broker shows: to the first of its hosts that answers, from any of them on, so that clients
-    /// are spread, and one whose host is there and does not work finds another.
+    /// Connects, under a name that the broker shows, to the first host that answers. It starts with a random host, so
+    /// that clients are spread, and a client whose host is up but does not work finds another.
     ///
     /// # Errors
-    /// `Fatal` when the broker refuses, which a later try does not change; else `Busy`. Of several hosts that of the last one.
+    /// `Fatal` if the broker refuses, which a later try does not change; else `Busy`. With several hosts, that of the
+    /// last one.
     pub(crate) async fn connect(&self, name: &str) -> StoreResult<Link> {
         let mut addresses = self.addresses().map_err(StoreError::Fatal)?;
         let first = random() % addresses.len() as u64;
@@ -161,7 +162,7 @@ impl Broker {
     }
 
     /// # Errors
-    /// `Fatal` when the broker takes but smaller messages than ours.
+    /// `Fatal` if the broker only takes messages smaller than ours.
     pub(crate) async fn require_large(&self, link: &Link) -> StoreResult<()> {
         let Some(most) = link.size_max(&self.topology).await else { return Ok(()) };
         Err(StoreError::Fatal(format!(
@@ -170,7 +171,7 @@ impl Broker {
         )))
     }
 
-    /// As [`classify`](Self::classify), where queues are used that a daemon declares.
+    /// As [`classify`](Self::classify), for uses of queues that a daemon declares.
     pub(crate) fn not_declared(&self, error: &lapin::Error) -> StoreError {
         match refusal::code(error) {
             Some(NOT_FOUND) if !refusal::is_node_down(error) => StoreError::Busy(format!(
@@ -210,8 +211,9 @@ impl Link {
         Ok(channel)
     }
 
-    /// Whether the broker takes messages just now, which it says only to who sends some. One that is short of something takes the
-    /// first message of a connection, and reads no more from it. So two are published, which go nowhere.
+    /// Whether the broker takes messages just now, which only publishing shows. A broker that is short of resources
+    /// takes the first message of a connection, and then stops reading from it. So two messages are published that go
+    /// to no queue.
     ///
     /// # Errors
     /// When the connection has ended.
@@ -228,13 +230,13 @@ impl Link {
         Ok(true)
     }
 
-    /// The broker's `max_message_size`, where it is less than ours. It says so only to who sends a larger message; if it says
-    /// nothing in time, it takes those.
+    /// The broker's `max_message_size`, if it is less than ours. It is only learnt by sending a larger message; if
+    /// there is no error in time, the broker takes such messages.
     pub(crate) async fn size_max(&self, topology: &Topology) -> Option<usize> {
         let published = async {
             let channel = self.confirming_channel().await?;
             let (nowhere, body) = (topology.nowhere(), vec![b' '; BODY_BYTES_MAX]);
-            // What is not mandatory does not come back.
+            // Without `mandatory`, the message is not returned.
             let options = BasicPublishOptions::default();
             let sent =
                 channel.basic_publish("".into(), nowhere.into(), options, &body, properties());
@@ -250,8 +252,8 @@ impl Link {
     }
 }
 
-/// The client keeps a connection that has a question open, though nobody waits for the answer any more: a consumer that the broker
-/// makes then would be a queue's single active one, and read by nobody.
+/// The client keeps a connection with a pending call open, even if its answer is no longer awaited: a consumer that the
+/// broker makes then would be a queue's single active one, and never be read.
 impl Drop for Link {
     fn drop(&mut self) {
         if let Ok(runtime) = Handle::try_current() {
@@ -265,18 +267,19 @@ async fn close(connection: &Connection) {
     let _ = timeout(CALL_MAX, connection.close(200, "done".into())).await;
 }
 
-/// That a broker is short of memory or disk: it takes nothing of a connection then, and says so (`connection.blocked`).
+/// A broker's alarm: it is short of memory or disk, takes nothing from a connection, and says so
+/// (`connection.blocked`).
 ///
-/// What is published meanwhile is kept by the client, without a limit: whoever would publish again and again waits for the
-/// [end](Self::over) first. The client itself sends nothing either, no heartbeat; the broker, which waits for none of them, ends no
-/// connection for that.
+/// The client keeps what is published meanwhile, without a limit: code that publishes repeatedly must first wait for
+/// the [end](Self::over). The client itself sends nothing either, not even heartbeats; the broker does not expect any,
+/// and so does not close the connection.
 pub(crate) struct Alarm {
     raised: watch::Receiver<bool>,
     listening: JoinHandle<()>,
 }
 
 impl Alarm {
-    /// Listens to what the broker says of a connection, and tells it the log. `broker`: what that calls it.
+    /// Listens to the broker's notices about a connection, and logs them. `broker`: its name in the log.
     fn listen(connection: &Connection, broker: String) -> Self {
         let (raise, raised) = watch::channel(connection.status().blocked());
         let mut events = Box::pin(connection.events_listener());
@@ -305,7 +308,7 @@ impl Alarm {
         *self.raised.borrow()
     }
 
-    /// Waits until the broker takes messages. A connection that has ended takes none, and says so when it is used.
+    /// Waits until the broker takes messages. If the connection has ended, its next use shows that.
     pub(crate) async fn over(&self) {
         let _ = self.raised.clone().wait_for(|is_raised| !is_raised).await;
     }
@@ -320,7 +323,7 @@ impl Drop for Alarm {
 /// Publishes to an exchange (`""`: to the queue that the key names), and waits until the broker has it.
 ///
 /// # Errors
-/// The broker's; and that there is no such queue, or no room in it.
+/// The broker's error; or that there is no such queue, or no room in it.
 pub(crate) async fn publish(
     channel: &Channel,
     (exchange, key): (&str, &str),
@@ -330,7 +333,7 @@ pub(crate) async fn publish(
     begin_publish(channel, (exchange, key), body, properties).await?.await
 }
 
-/// The same in two steps: what is published first is there first, and the broker's word on it is awaited by what this returns.
+/// The same in two steps: messages keep their order, and the returned future awaits the broker's confirmation.
 pub(crate) async fn begin_publish(
     channel: &Channel,
     (exchange, key): (&str, &str),
@@ -392,7 +395,7 @@ mod tests {
         Broker::new(Url::new(url), "p.", QueueKind::default())
     }
 
-    /// What is no broker's URL is refused, and no password is shown.
+    /// A URL that is not a broker's is refused, and no password is shown.
     #[test]
     fn a_broker_s_url() {
         for good in ["amqp://h", "amqps://u:secret@h:5671/%2f", "amqp://u@h/v?heartbeat=5"] {

@@ -1,4 +1,4 @@
-//! What relays and daemons say to each other, as docs/broker.md has it: JSON bodies, with a version in the headers.
+//! The messages between relays and daemons, as in docs/broker.md: JSON bodies, with a version in the headers.
 //!
 //! A body from a relay comes from another trust zone: it is checked here before storage sees it.
 
@@ -20,32 +20,32 @@ use shiftboss_queue::operation::{
 /// The version of the messages; another one is refused.
 pub(crate) const VERSION: i64 = 1;
 pub(crate) const BODY_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// Jobs of one batch, and bytes of their payloads in its answer; one job may have more.
+/// Most jobs of one batch, and most bytes of their payloads in its answer; a single job may have more.
 pub(crate) const HAND_OUTS_MAX: usize = 64;
 pub(crate) const ANSWER_BYTES_MAX: usize = 8 * 1024 * 1024;
-/// So many bytes one may become in JSON.
+/// Most bytes that one byte may become in JSON.
 pub(crate) const ESCAPED_BYTES_MAX: usize = 6;
-/// What is said of a body quotes it, which may be long; logs and headers of messages have limits.
+/// Most bytes of an error about a body: it may quote a long one, and logs and headers have limits.
 const WHY_BYTES_MAX: usize = 1_000;
 const NAME_BYTES_MAX: usize = 255;
 /// The longest name of a file, or reason why it is left out.
 const NOTE_BYTES_MAX: usize = 8 * 1024;
-/// Rows that one step of a deletion may take at most.
+/// Most rows of one step of a deletion.
 const LIMIT_MAX: usize = 100_000;
 
-/// What a relay asks. Each is answered.
+/// A relay's requests. Each is answered.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Request {
-    /// To act on the queue under a name, as a process that no other relay is.
+    /// To act on the queue under a name, as a process with a unique identity.
     Join { name: Arc<str>, process: Arc<str>, installation: Option<Arc<str>> },
-    /// To carry operations out, once for each number; without any it says that the relay lives.
+    /// To carry operations out, once for each number; without operations it says that the relay is alive.
     Batch { epoch: i64, lane: Lane, number: i64, operations: Vec<Operation> },
-    /// That somebody else sees to its leases: it stops.
+    /// The relay stops: others must keep its leases.
     Leave { epoch: i64 },
 }
 
-/// What one message with rows has at most.
+/// The limits of one message with rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MessageSize {
     pub rows: usize,
@@ -69,14 +69,14 @@ impl Default for MessageSize {
 pub(crate) enum Reply {
     Joined(JoinedRelay),
     Batch(RelayAnswer),
-    /// To rows, which come by their range's queue.
+    /// The answer to rows, which come by their range's queue.
     Rows(RowsAnswer),
     Left,
-    /// Nothing was done; it may be asked again.
+    /// Nothing was done; the request may be repeated.
     Busy(String),
     /// The same, because the database has no space.
     Full(String),
-    /// It will not be done, however often it is asked.
+    /// It will not be done, however often it is repeated.
     Refused(String),
     Taken(String),
 }
@@ -96,20 +96,20 @@ pub(crate) enum Unfit {
 }
 
 /// The range through whose queue a key's rows go: the first eight bytes of its SHA-256, big-endian, modulo [`RANGES`], which is the
-/// last of them. It never changes, for the order of a key's rows is that of one queue.
+/// last of them. It never changes, because the order of a key's rows is that of one queue.
 pub(crate) fn range_of(key: &Key) -> u8 {
     Sha256::digest(key.as_str().as_bytes())[7] % RANGES
 }
 
 pub(crate) fn encode(body: &impl Serialize) -> Vec<u8> {
-    // No body has a map with keys that are no texts, which is all that can fail.
+    // It fails only for maps whose keys are not texts, and no body has one.
     serde_json::to_vec(body).unwrap_or_default()
 }
 
 /// Reads a body.
 ///
 /// # Errors
-/// When it is of another version, too large, or is not what it should be.
+/// If it is of another version, too large, or invalid.
 pub(crate) fn decode<T: DeserializeOwned>(version: i64, body: &[u8]) -> Result<T, Unfit> {
     if version != VERSION {
         return Err(Unfit::Version(version));
@@ -125,7 +125,7 @@ pub(crate) fn decode<T: DeserializeOwned>(version: i64, body: &[u8]) -> Result<T
 }
 
 impl Request {
-    /// Whether it may be asked, its operations apart.
+    /// Whether the request is valid, apart from its operations.
     pub(crate) fn check(&self) -> Result<(), Unfit> {
         match self {
             Self::Join { name, process, .. } => {
@@ -146,7 +146,8 @@ fn forbidden<T>(what: impl Into<String>) -> Result<T, Unfit> {
     Err(Unfit::Forbidden(what.into()))
 }
 
-/// Whether a relay may ask it, and its values are such as our own relay makes; `operators`: also what only operators may.
+/// Whether a relay may send it, with values as our own relay makes them; `operators`: also operations that only
+/// operators may send.
 pub(crate) fn check(operation: &Operation, operators: bool) -> Result<(), Unfit> {
     use Operation as Op;
     match operation {
@@ -204,7 +205,7 @@ pub(crate) fn check(operation: &Operation, operators: bool) -> Result<(), Unfit>
     }
 }
 
-/// What a relay tells of its files, for people.
+/// A relay's notes about its files, for people.
 fn check_notes(notes: &[&str]) -> Result<(), Unfit> {
     let is_long = |note: &&&str| note.len() > NOTE_BYTES_MAX;
     notes
@@ -220,7 +221,7 @@ fn check_hold(hold: &Hold) -> Result<(), Unfit> {
     }
 }
 
-/// Of a worker, or somebody who asks for something.
+/// The name of a worker, or of another requester.
 fn check_name(name: &str) -> Result<(), Unfit> {
     Name::read(name).map_or_else(|| forbidden("a name that is none"), |_| Ok(()))
 }
@@ -277,7 +278,7 @@ mod tests {
 
     use super::*;
 
-    /// Another implementation's: `printf %s KEY | sha256sum`, the sixteenth digit.
+    /// Expected values from another implementation: `printf %s KEY | sha256sum`, the sixteenth digit.
     #[test]
     fn ranges_are_as_documented() {
         let known = [("alpha", 0xe), ("bravo", 0xd), ("python3Packages.requests", 0x3), ("é", 0x3)];
@@ -357,7 +358,7 @@ mod tests {
         assert!(check_rows(&RelayedRows { range: 13, ..relayed }, 13).is_err());
     }
 
-    /// No request is larger than those of our own relay, nor by somebody without a name.
+    /// Requests larger than our own relay's are refused, and so are those without a name.
     #[test]
     fn requests_are_bounded() {
         let batch = |count| {
@@ -377,7 +378,7 @@ mod tests {
         }
     }
 
-    /// What would enter the queue is checked, and what is a daemon's own, or an operator's, is refused.
+    /// Data that would enter the queue is checked, and operations of a daemon itself, or of operators, are refused.
     #[test]
     fn what_a_relay_may_not_ask() {
         let run = |fetcher: &str| Run { fetcher: fetcher.into(), started: 1 };

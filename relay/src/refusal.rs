@@ -1,4 +1,4 @@
-//! Why a broker refuses: the codes of AMQP 0-9-1, and what somebody can do about it.
+//! Why a broker refuses: the codes of AMQP 0-9-1, and what to do about it.
 
 use lapin::ErrorKind;
 use shiftboss_protocol::url::Url;
@@ -7,14 +7,14 @@ use shiftboss_protocol::url::Url;
 const ACCESS_REFUSED: u16 = 403;
 /// There is no such queue or exchange.
 pub(crate) const NOT_FOUND: u16 = 404;
-/// It is another connection's alone.
+/// Another connection has it exclusively.
 pub(crate) const RESOURCE_LOCKED: u16 = 405;
-/// It was declared otherwise.
+/// It was declared with other arguments.
 pub(crate) const PRECONDITION_FAILED: u16 = 406;
-/// No such virtual host, or one that is not this user's.
+/// No such virtual host, or one that this user may not use.
 const NOT_ALLOWED: u16 = 530;
 
-/// The code of an error that is the broker's word.
+/// The code of an error that the broker has sent.
 pub(crate) fn code(error: &lapin::Error) -> Option<u16> {
     match error.kind() {
         ErrorKind::ProtocolError(refused) => Some(refused.get_id()),
@@ -22,17 +22,17 @@ pub(crate) fn code(error: &lapin::Error) -> Option<u16> {
     }
 }
 
-/// Whether a queue is not found for the time in which the node that has it is down.
+/// Whether a queue is only missing because the node that has it is down.
 pub(crate) fn is_node_down(error: &lapin::Error) -> bool {
     error.to_string().contains("down or inaccessible")
 }
 
-/// Whether a later try is refused, too, until somebody mends it.
+/// Whether a later try is refused, too, until an administrator mends it.
 pub(crate) fn is_lasting(error: &lapin::Error) -> bool {
     matches!(code(error), Some(ACCESS_REFUSED | PRECONDITION_FAILED | NOT_ALLOWED))
 }
 
-/// The most bytes that a message may have, if an error with this text is that one has more.
+/// The largest size of a message, if the error with this text says that one is larger.
 pub(crate) fn message_size_max(error: &str) -> Option<usize> {
     let (_, size) = error.split_once("message size ")?;
     let (_, most) = size.split_once("max size ")?;
@@ -40,7 +40,7 @@ pub(crate) fn message_size_max(error: &str) -> Option<usize> {
     most[..digits].parse().ok()
 }
 
-/// What somebody can do about an error with this text.
+/// What to do about an error with this text.
 pub(crate) fn remedy(error: &str, url: &Url) -> &'static str {
     if error.contains("certificate") {
         ". Let the URL have the name that the certificate is for, and SSL_CERT_FILE name the file with the authority \
@@ -60,7 +60,7 @@ pub(crate) fn remedy(error: &str, url: &Url) -> &'static str {
 mod tests {
     use super::*;
 
-    /// As RabbitMQ 3.10 and 4 say it.
+    /// The texts of RabbitMQ 3.10 and 4.
     #[test]
     fn the_size_of_messages() {
         for (said, most) in [
@@ -73,7 +73,7 @@ mod tests {
         }
     }
 
-    /// A login that was refused is put down to a missing password only where there is none.
+    /// A refused login is explained by a missing password only if there is none.
     #[test]
     fn a_missing_password() {
         let refused = "ACCESS_REFUSED - Login was refused using authentication mechanism PLAIN.";

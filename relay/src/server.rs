@@ -1,4 +1,4 @@
-//! The daemon's side: takes what relays ask from the broker, has storage carry it out, and answers.
+//! The daemon's side: takes relays' requests from the broker, has storage carry them out, and answers.
 //!
 //! [`Relays`] is a service of the supervision tree. A request is acknowledged when its answer is published, so a daemon that
 //! dies leaves it to the next one; a relay's batch is carried out once all the same. What cannot be read becomes a dead
@@ -51,7 +51,7 @@ use crate::message::{BODY_BYTES_MAX, Reply, encode};
 const PREFETCH: u16 = 64;
 const STORE_PATIENCE: Duration = Duration::from_secs(10);
 const STOP_PATIENCE: Duration = Duration::from_secs(2);
-/// Hints follow each other no faster, and no slower even if there is nothing to tell.
+/// The shortest time between two hints; the next constant is the longest, even if there is nothing new.
 const HINTS_APART: Duration = Duration::from_millis(10);
 const HINTS_AT_LEAST: Duration = Duration::from_secs(30);
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -59,7 +59,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 pub struct Relays {
     broker: Broker,
     operators: Vec<String>,
-    /// The file that the queue is in; `None`: it is on a server, and several daemons have it.
+    /// The file of the queue; `None`: it is on a server, and several daemons share it.
     file: Option<PathBuf>,
     running: Option<(oneshot::Sender<()>, JoinHandle<()>)>,
     server: Weak<Server>,
@@ -116,7 +116,7 @@ impl Service for Relays {
 
 enum Unserved {
     Failed(StoreError),
-    /// The prefix is another installation's: says so.
+    /// The prefix belongs to another installation; the text says so.
     Foreign(String),
 }
 
@@ -128,7 +128,7 @@ impl From<StoreError> for Unserved {
 
 struct Opened {
     link: Rc<Link>,
-    /// Kept as long as relays are served: see [`lease`].
+    /// Held as long as relays are served: see [`lease`].
     lease: Option<Lease>,
     requests: Consumer,
     rows: rows::Messages,
@@ -142,17 +142,18 @@ struct Server {
     storage: Addr<StorageActor>,
     /// The broker is known to take our largest messages.
     takes_large: Cell<bool>,
-    /// Where the queue is this daemon's alone. Of a shared one the store knows who lives: each daemon hears only some of what
-    /// a relay says.
+    /// Used if only this daemon has the queue. For a shared queue the store knows which relays are alive: each daemon
+    /// hears only some of a relay's messages.
     liveness: RefCell<Liveness>,
     /// Messages that were taken and are not answered yet.
     tasks: TaskTracker,
-    /// As the broker said last; nothing, if it has not yet. `None`: there is no connection.
+    /// As last reported by the broker; empty if it has not reported yet. `None`: there is no connection.
     backlog: RefCell<Option<BrokerLive>>,
 }
 
 impl Server {
-    /// Serves over one connection after the other, until it is stopped, or told that its prefix is another installation's.
+    /// Serves over one connection after the other, until it is stopped, or learns that its prefix belongs to another
+    /// installation.
     async fn run(self: Rc<Self>, mut stopped: oneshot::Receiver<()>) -> Result<(), String> {
         let work = Arc::new(Notify::new());
         self.storage.do_send(FollowWork(Arc::clone(&work)));
@@ -177,7 +178,8 @@ impl Server {
         }
     }
 
-    /// Serves until something fails, or it is stopped: then what was taken is answered, and the rest left to the next daemon.
+    /// Serves until something fails, or it is stopped: then it answers what it has taken, and leaves the rest to the
+    /// next daemon.
     async fn serve(
         self: &Rc<Self>,
         work: &Notify,
@@ -242,11 +244,11 @@ impl Server {
         link.channel.basic_consume(queue.as_str().into(), "".into(), options, none).await
     }
 
-    /// Says to all relays that there may be work, and nothing but that.
+    /// Sends all relays hints that there may be work, and nothing else.
     async fn hint(&self, link: &Link, work: &Notify) -> lapin::Error {
         let exchange = self.broker.topology.hints();
         loop {
-            // None to tell is told, too: that hints arrive.
+            // A hint is also sent if there is no news: it shows that hints arrive.
             let _ = timeout(HINTS_AT_LEAST, work.notified()).await;
             let options = BasicPublishOptions::default();
             let exchange = exchange.as_str().into();
@@ -261,7 +263,7 @@ impl Server {
 
     async fn settle(&self, link: &Link, delivery: &Delivery, handled: Result<(), String>) {
         match handled {
-            // Without the connection the broker gives it to somebody else.
+            // Without the connection the broker delivers it to another daemon.
             Ok(()) => drop(delivery.acker.ack(BasicAckOptions::default()).await),
             Err(error) => {
                 warn!(%error, "A relay's message could not be answered; it is tried again.");
@@ -273,7 +275,7 @@ impl Server {
     async fn answer(&self, link: &Link, delivery: &Delivery, reply: Reply) -> Result<(), String> {
         let asked = &delivery.properties;
         let (Some(to), Some(id)) = (asked.reply_to(), asked.message_id()) else {
-            return Ok(()); // Nobody waits.
+            return Ok(()); // No answer is awaited.
         };
         let properties = properties().with_correlation_id(id.clone());
         let mut body = encode(&reply);
@@ -282,20 +284,21 @@ impl Server {
             body = encode(&Reply::Busy(why));
         }
         let options = BasicPublishOptions::default();
-        // A relay that is gone has no queue any more.
+        // A relay that is gone no longer has a queue.
         let sent =
             link.unconfirmed.basic_publish("".into(), to.clone(), options, &body, properties);
         sent.await.map(drop).map_err(|error| error.to_string())
     }
 
-    /// A relay is taken for dead, or was stopped: what it had leased is this daemon's.
+    /// A relay is taken for dead, or was stopped: its leases become this daemon's.
     async fn expire(&self, epoch: i64, is_stopped: bool) -> StoreResult<Option<u64>> {
         let jobs = self.ask(LoseRelay { epoch, is_stopped }).await?;
         self.liveness.borrow_mut().forget(epoch);
         Ok(jobs)
     }
 
-    /// Looks who is silent; during an alarm nobody can speak, and who says nothing himself is not told of it.
+    /// Checks which relays are silent. During an alarm none can send, and a client that sends nothing itself does not
+    /// learn of the alarm.
     async fn watch_relays(&self, link: &Link) -> std::convert::Infallible {
         let mut looks = interval(LOOK_EVERY);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -304,13 +307,13 @@ impl Server {
             if link.alarm.is_raised() || self.is_deaf(link).await {
                 self.speak_for_relays().await;
             } else if self.tasks.len() < usize::from(PREFETCH) && self.knows_words().await {
-                // Else there may be words that were not taken yet.
+                // Otherwise there may be messages that were not taken yet.
                 self.expire_silent().await;
             }
         }
     }
 
-    /// Whether it is known who was heard of: of a shared queue others hear relays, too.
+    /// Whether it is known which relays were heard from: with a shared queue, other daemons hear relays, too.
     async fn knows_words(&self) -> bool {
         if !self.is_shared {
             return true;
@@ -320,17 +323,18 @@ impl Server {
         true
     }
 
-    /// Whether the broker takes no messages now, if somebody may not be able to speak. Of a shared queue others hear them, too.
+    /// Whether the broker takes no messages now, checked if a relay may be unable to send. With a shared queue, other
+    /// daemons hear relays, too.
     async fn is_deaf(&self, link: &Link) -> bool {
         let is_quiet = self.is_shared || self.liveness.borrow().is_anybody_quiet(Instant::now());
-        // A connection that has ended is seen to by who reads from it.
+        // The reader of the connection handles its end.
         is_quiet && !link.takes_messages(&self.broker.topology).await.unwrap_or(true)
     }
 
     async fn expire_silent(&self) {
         let silent = self.liveness.borrow().silent(Instant::now());
         for (epoch, name) in silent {
-            // What cannot be written now is tried again.
+            // If it cannot be written now, it is tried again.
             if let Ok(Some(jobs)) = self.expire(epoch, false).await {
                 warn!(
                     relay = &*name,
@@ -340,14 +344,14 @@ impl Server {
         }
     }
 
-    /// Nobody is to take one for dead because the broker takes no word of it.
+    /// Keeps relays from being taken for dead while the broker does not take their messages.
     async fn speak_for_relays(&self) {
         self.liveness.borrow_mut().note_all_seen(Instant::now());
         if !self.is_shared {
             return;
         }
         for Relay { epoch, .. } in self.ask(KnownRelays).await.unwrap_or_default() {
-            // One that fails is asked again within the time that a relay may be silent.
+            // If it fails, it is repeated within the time that a relay may be silent.
             let beat = Relayed { epoch, lane: Lane::Jobs, number: 0, operations: Vec::new() };
             let _ = self.ask(beat).await;
         }

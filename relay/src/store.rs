@@ -1,7 +1,7 @@
-//! A relay's stores: they keep nothing, and have a daemon carry out what the StorageActors ask, over the broker.
+//! A relay's stores: they keep nothing, and have a daemon carry out the StorageActors' requests, over the broker.
 //!
 //! [`RelayStore`] is for workers and operators, [`lists::ListStore`] for files: each has its [lane](batches), so that lists hold up
-//! no worker. What a batch that was not answered handed out is undone, for nobody was told.
+//! no worker. Jobs handed out by a batch whose answer was lost are undone, because no worker got them.
 
 mod batches;
 mod change_signal;
@@ -31,7 +31,7 @@ use membership::{Membership, misunderstood};
 #[derive(Debug, Clone)]
 pub struct Settings {
     pub broker: Broker,
-    /// Its own among all relays of the installation.
+    /// Unique among all relays of the installation.
     pub name: String,
     pub message: MessageSize,
     /// How often daemons are asked for work while workers wait.
@@ -63,7 +63,7 @@ pub async fn open(settings: Settings, waits: impl Fn()) -> StoreResult<Opened> {
 struct RelayStore {
     membership: Arc<Membership>,
     batches: Batches,
-    /// Jobs that nobody was told of.
+    /// Jobs that no worker got.
     to_undo: Vec<Undo>,
     /// This relay hands nothing out.
     drains: bool,
@@ -90,12 +90,12 @@ impl RelayStore {
         outcomes.collect::<Option<_>>().ok_or_else(misunderstood)
     }
 
-    /// Adds an operation to those that are asked, unless it is answered here.
+    /// Adds an operation to those that are sent, unless it is answered here.
     fn route(&mut self, operation: Operation, asked: &mut Vec<Operation>) -> AnswerFrom {
         let answer = match &operation {
             Operation::Dispatch(_) if self.drains => Outcome::Dispatch(Dispatched::Nothing),
             Operation::HasWork(_) if self.drains => Outcome::HasWork(false),
-            // The daemon's own, of which it takes care.
+            // The daemon takes care of these itself.
             Operation::NextHoldEnd(_) => Outcome::NextHoldEnd(None),
             Operation::FetcherRecords(_) => Outcome::FetcherRecords(Vec::new()),
             Operation::Drain(_) => {
@@ -123,7 +123,7 @@ impl RelayStore {
 
 enum AnswerFrom {
     Daemon,
-    /// The number of jobs in flight was asked for.
+    /// Answered with the number of jobs in flight.
     Drained,
     Local(Outcome),
 }
@@ -155,7 +155,7 @@ fn handed_out(outcome: Result<Outcome, Rejected>) -> Option<Undo> {
 }
 
 impl Store for RelayStore {
-    /// Time is the daemons'.
+    /// The daemons have the clock.
     fn apply(&mut self, _: Millis, batch: Vec<Operation>) -> StoreFuture<'_, Outcomes> {
         Box::pin(self.apply_now(batch))
     }

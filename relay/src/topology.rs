@@ -10,10 +10,10 @@ use shiftboss_queue::operation::RANGES;
 /// What the names on the broker begin with, unless another installation shares it.
 pub const PREFIX: &str = "shiftboss.";
 
-/// Messages that wait in a queue at most; a relay is told at once when there are more.
+/// Most messages that wait in a queue; beyond that the broker refuses at once.
 const REQUESTS_MAX: i32 = 100_000;
 const ROWS_MAX: i32 = 20_000;
-/// The argument that says how often a message is delivered at most.
+/// The argument that limits how often a message is delivered.
 const DELIVERY_LIMIT: &str = "x-delivery-limit";
 
 /// How the broker keeps the queues that outlive it.
@@ -26,7 +26,7 @@ pub enum QueueKind {
     Quorum,
 }
 
-/// What belongs to one installation; several may share a broker.
+/// The names of one installation; several may share a broker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Topology {
     prefix: String,
@@ -38,12 +38,12 @@ impl Topology {
         Self { prefix: prefix.to_owned(), kind }
     }
 
-    /// The queue of what relays ask, taken by any daemon.
+    /// The queue of relays' requests, taken by any daemon.
     pub(crate) fn requests(&self) -> String {
         format!("{}request", self.prefix)
     }
 
-    /// The exchange on which daemons say that there may be work.
+    /// The exchange for daemons' hints that there may be work.
     pub(crate) fn hints(&self) -> String {
         format!("{}hint", self.prefix)
     }
@@ -57,7 +57,7 @@ impl Topology {
         format!("{}installation", self.prefix)
     }
 
-    /// The arguments that name an installation. Of those that a broker compares these take a text.
+    /// The arguments that name an installation. Among those that a broker compares, these take a text.
     pub(crate) fn installation_is(&self, installation: &str) -> FieldTable {
         let mut arguments = FieldTable::default();
         let text = |text: &str| AMQPValue::LongString(text.into());
@@ -71,14 +71,15 @@ impl Topology {
         format!("{}daemon", self.prefix)
     }
 
-    /// The arguments that name who has the relays, in a queue that goes when nobody consumes it for so many milliseconds.
+    /// The arguments that name the holder of the relays, for a queue that expires after `expires_ms` milliseconds
+    /// without a consumer.
     pub(crate) fn lease_of(&self, holder: &str, expires_ms: i32) -> FieldTable {
         let mut arguments = self.installation_is(holder);
         arguments.insert("x-expires".into(), AMQPValue::LongInt(expires_ms));
         arguments
     }
 
-    /// The arguments of a queue that is to outlive a broker, or most nodes of it.
+    /// The arguments of a queue that must survive a broker's restart, or the loss of some of its nodes.
     fn keep(&self, mut arguments: FieldTable) -> FieldTable {
         if self.kind == QueueKind::Quorum {
             arguments.insert("x-queue-type".into(), AMQPValue::LongString("quorum".into()));
@@ -91,7 +92,7 @@ impl Topology {
         format!("{}write", self.prefix)
     }
 
-    /// What rows of a range are sent under: two hexadecimal digits.
+    /// The routing key of a range's rows: two hexadecimal digits.
     pub(crate) fn range_key(range: u8) -> String {
         format!("{range:02x}")
     }
@@ -137,8 +138,8 @@ impl Topology {
         format!("{}nowhere", self.prefix)
     }
 
-    /// Whether the broker can be told that a message is delivered as often as it takes. RabbitMQ 4 drops one from a quorum queue
-    /// after 20 times unless it is told, and RabbitMQ 3, which drops none, refuses to be told.
+    /// Whether the broker accepts an unlimited number of deliveries as an argument. Without it, RabbitMQ 4 drops a
+    /// message from a quorum queue after 20 deliveries; RabbitMQ 3 never drops one, and refuses the argument.
     ///
     /// A refusal closes the channel.
     async fn takes_delivery_limit(&self, channel: Channel) -> lapin::Result<bool> {
@@ -153,10 +154,10 @@ impl Topology {
         }
     }
 
-    /// Makes what is missing. The other channel is for a question.
+    /// Makes what is missing. The other channel is for a check that may close it.
     ///
     /// # Errors
-    /// The broker's, also when something of another kind has a name: it says what differs.
+    /// The broker's error, also if a name is taken by something different: it says what differs.
     pub(crate) async fn declare(&self, channel: &Channel, other: Channel) -> lapin::Result<()> {
         let is_told = self.takes_delivery_limit(other).await?;
         for (name, arguments) in self.queues() {
@@ -181,7 +182,7 @@ pub(crate) fn durable() -> QueueDeclareOptions {
     QueueDeclareOptions { durable: true, ..QueueDeclareOptions::default() }
 }
 
-/// How many messages wait in a queue that was declared, and how many take them. One that is missing closes the channel.
+/// How many messages and consumers a declared queue has. A missing queue closes the channel.
 pub(crate) async fn look_up(channel: &Channel, queue: &str) -> lapin::Result<Queue> {
     let look = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
     channel.queue_declare(queue.into(), look, FieldTable::default()).await
@@ -196,7 +197,7 @@ pub(crate) fn is_about_delivery_limit(refusal: &lapin::Error) -> bool {
     refusal.to_string().contains(DELIVERY_LIMIT)
 }
 
-/// Of a queue with a limit: what is too much is refused, not dropped.
+/// The arguments of a queue with a limit: messages beyond it are refused, not dropped.
 fn limited(messages: i32) -> FieldTable {
     let mut arguments = FieldTable::default();
     arguments.insert("x-max-length".into(), AMQPValue::LongInt(messages));

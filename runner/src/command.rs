@@ -1,9 +1,9 @@
-//! Starts the commands of jobs, and has their output go where it is wanted: into files, one for each key and day, or
-//! all to one output, whole lines, each behind its key. Knows nothing of where jobs come from.
+//! Starts the commands of jobs, and directs their output: into files, one for each key and day, or all to one output,
+//! as whole lines with the key in front. Does not know where jobs come from.
 //!
-//! What is printed is written by a thread of its own, so that a reader that is slow, or stopped, holds up the
-//! commands (as it would without us), but never whoever runs them. What waits is bounded: a command's pipe, one
-//! piece a job, and a short queue. At the end of all, nobody waits for a reader that has stopped.
+//! A thread of its own writes the printed output, so that a slow or stopped reader holds up the commands (as it would
+//! without us), but never us. What waits is bounded: a command's pipe, one piece a job, and a short queue. At the end
+//! we do not wait for a reader that has stopped.
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -25,13 +25,13 @@ use crate::child::{
 };
 use crate::escape::shown_bytes;
 
-/// A longer value is in no environment: the kernel takes 128 KiB a variable, name and all.
+/// A longer value is left out of environments: the kernel takes 128 KiB a variable, its name included.
 pub const VARIABLE_BYTES_MAX: usize = 120 * 1024;
 /// Pieces that wait to be written.
 const PIECES_MAX: usize = 8;
-/// How long whoever reads may take for a piece when somebody waits for our end.
+/// How long the reader may take for a piece once we are ending.
 pub(super) const UNREAD_MAX: Duration = Duration::from_secs(1);
-/// A longer key is cut off in front of its lines.
+/// A longer key is cut off in the prefix of its lines.
 const PREFIX_CHARACTERS_MAX: usize = 100;
 
 #[derive(Debug, Clone)]
@@ -48,7 +48,7 @@ pub struct CommandRunner {
     pub settings: RunnerSettings,
     outputs: Outputs,
     pub(super) printing: watch::Sender<Printing>,
-    /// Ends when all is printed; `None`: nothing is.
+    /// Resolves when everything is printed; `None`: nothing is printed.
     pub(super) printed: Option<oneshot::Receiver<()>>,
 }
 
@@ -58,17 +58,17 @@ enum Outputs {
     Print(Printer),
 }
 
-/// How long is waited for whoever reads what is printed.
+/// How long to wait for the reader of printed output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Printing {
     ForEver,
-    /// Somebody waits for our end: no longer than [`UNREAD_MAX`].
+    /// We are ending: no longer than [`UNREAD_MAX`].
     Ending,
-    /// That was too short for a piece, and the others are dropped.
+    /// That was too short for a piece, and the rest is dropped.
     Unread,
 }
 
-/// Gives pieces to the thread that prints. The thread ends with the last clone, when all is written.
+/// Gives pieces to the thread that prints. The thread ends with the last clone, once everything is written.
 #[derive(Clone)]
 struct Printer {
     pieces: Sender<Vec<u8>>,
@@ -99,9 +99,9 @@ pub fn print(text: &[u8]) -> io::Result<()> {
     out.write_all(text).and_then(|()| out.flush())
 }
 
-/// What is run for one job.
+/// The command of one job.
 pub struct JobCommand {
-    /// Names its log, or stands in front of its lines.
+    /// The name of its log, or the prefix of its lines.
     pub key: Vec<u8>,
     /// The key for people.
     pub shown: String,
@@ -115,7 +115,7 @@ impl CommandRunner {
     /// Without a directory for logs, `write` prints output, from a thread of its own.
     ///
     /// # Errors
-    /// When the directory or the thread cannot be made; in words for the user.
+    /// If the directory or the thread cannot be made; a text for the user.
     pub fn new(
         settings: RunnerSettings,
         write: impl FnMut(&[u8]) -> io::Result<()> + Send + 'static,
@@ -129,7 +129,7 @@ impl CommandRunner {
             let what = format!("make the directory {}", path.display());
             let logs = LogDirectory::new(path, keep).map_err(|error| cannot(&what, error))?;
             let sweeping = logs.clone();
-            // Without room for a thread old logs stay.
+            // If no thread can be made, old logs stay.
             let _ = thread("log-sweep").spawn(move || sweeping.sweep_for_ever());
             (Outputs::Log(logs), None)
         } else {
@@ -164,8 +164,8 @@ impl CommandRunner {
         Ok(Execution { running, pump, log, command, started: Instant::now() })
     }
 
-    /// An output for a command that is about to be run, and what passes it on, or its log. A log that cannot be made
-    /// costs the log, not the run.
+    /// An output for a command that is about to run, and its log or the pump that passes the output on. If the log
+    /// cannot be made, the command still runs.
     fn output(
         &self,
         JobCommand { key, attempt, arguments, .. }: &JobCommand,
@@ -189,7 +189,7 @@ impl CommandRunner {
     }
 }
 
-/// An output that is printed, and what passes it on.
+/// An output that is printed, and the pump that passes it on.
 fn printed(printer: Printer, key: &[u8]) -> io::Result<(Output, Pump)> {
     let mut lines = LinePrefixer::new(prefix(key));
     let (ours, theirs) = pipe()?;
@@ -206,7 +206,7 @@ fn printed(printer: Printer, key: &[u8]) -> io::Result<(Output, Pump)> {
     Ok((Output::File(OwnedFd::from(theirs).into()), pump))
 }
 
-/// Writes all pieces. When nobody reads any more they are dropped: that is no reason to do no jobs.
+/// Writes all pieces. Once the reader is gone they are dropped: that is no reason to stop doing jobs.
 fn write_all(mut queue: Receiver<Vec<u8>>, mut write: impl FnMut(&[u8]) -> io::Result<()>) {
     let mut is_open = true;
     while let Some(text) = queue.blocking_recv() {
@@ -248,8 +248,8 @@ impl Execution {
         end
     }
 
-    /// Kills the command and waits until it is gone; how it had ended, if it had. Nobody waits for those who read
-    /// its output.
+    /// Kills the command and waits until it is gone; returns how it had ended, if it already had. Does not wait for the
+    /// readers of its output.
     pub async fn kill(&mut self) -> Option<End> {
         let end = self.running.end();
         self.running.kill();

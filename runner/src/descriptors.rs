@@ -1,4 +1,4 @@
-//! The limit on open files: raised for a program that has many, and as it was for the commands that it starts, since
+//! The limit on open files: raised for a program that has many, but unchanged for the commands that it starts, because
 //! programs that use select(), or close every possible descriptor, break or crawl with a high one.
 
 use std::sync::OnceLock;
@@ -20,8 +20,8 @@ pub fn raise() {
     }
 }
 
-/// Gives the process that calls it, which is to be a command's, the limit that we were started with. Between `fork`
-/// and `exec`: it takes no lock and allocates nothing.
+/// Gives the calling process, which is about to become a command, the limit that we were started with. Called between
+/// `fork` and `exec`: it takes no lock and allocates nothing.
 pub(crate) fn restore() -> Result<(), Errno> {
     INHERITED.get().map_or(Ok(()), |limit| setrlimit(Resource::Nofile, *limit))
 }

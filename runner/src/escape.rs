@@ -1,10 +1,10 @@
-//! Text from outside as it may be shown. Pure.
+//! Text from outside in a form that is safe to show. Pure.
 //!
 //! Keys, names, payloads, paths and what commands write come from others. On a terminal or in a log they must not
 //! move the cursor, forge lines, turn the rest of a line around or hide in it.
 
-/// Whether a character does something other than to be seen: controls, separators of lines and
-/// paragraphs, marks of direction, and what has no width (Unicode's `Default_Ignorable_Code_Point`).
+/// Whether a character is more than visible text: controls, line and paragraph separators, direction marks, and
+/// characters without width (Unicode's `Default_Ignorable_Code_Point`).
 pub fn misleads(character: char) -> bool {
     character.is_control()
         || matches!(character, '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}')
@@ -15,7 +15,7 @@ pub fn misleads(character: char) -> bool {
         || matches!(character, '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
 }
 
-/// A text, with each character that misleads as its number: `\u{1b}`, `\n`.
+/// A text with each misleading character escaped: `\u{1b}`, `\n`.
 pub fn shown(text: &str) -> String {
     shown_bytes(text.as_bytes())
 }
@@ -39,7 +39,7 @@ pub fn shown_bytes(bytes: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    /// Each kind of what misleads is shown by its number.
+    /// Every kind of misleading character is escaped.
     #[test]
     fn what_misleads_is_escaped() {
         for (text, expected) in [
@@ -65,7 +65,7 @@ mod tests {
         }
     }
 
-    /// Bytes that are no UTF-8 stay recognizable, among them a C1 control of eight bits.
+    /// Bytes that are not UTF-8 stay recognizable, among them an eight-bit C1 control.
     #[test]
     fn invalid_bytes_are_escaped() {
         assert_eq!(shown_bytes(b"a\xff\x9bm\xc3"), "a\\xff\\x9bm\\xc3");

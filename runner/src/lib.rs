@@ -1,10 +1,10 @@
 //! Runs commands for programs such as `shiftboss work` and `shiftspool run`, so that nothing of a command outlives
 //! the program.
 //!
-//! [`child`] starts one command, limits its time and passes its output on. [`run`] runs one for each of many jobs, some at a
-//! time: where jobs come from, and what becomes of them, a [`Source`] says; [`command`] starts them, and
-//! [`log_directory`] has their output in files. [`signals`] ends a run. [`escape`] and [`safe_file`] are for text and
-//! files that others had their hands on, [`hash`] for names made of bytes.
+//! [`child`] starts one command, limits its time and passes its output on. [`run`] runs one for each of many jobs, some
+//! at a time: a [`Source`] supplies the jobs and takes them back, [`command`] starts them, and [`log_directory`] keeps
+//! their output in files. [`signals`] ends a run. [`escape`] and [`safe_file`] are for text from outside and for files
+//! where others may write, [`hash`] for names made from bytes.
 //!
 //! It has no command line, prints nothing but what commands write, and knows nothing of queues.
 

@@ -1,7 +1,7 @@
-//! Files with the output of commands: `DIRECTORY/2026-11-21/KEY.log`, one for each key and day (UTC). A
-//! command holds the file itself and writes to it; here stands what was run, when, and how it ended. Where attempts begin
-//! and end stands in the index beside it ([`super::log_index`]), for a command can write the same lines.
-//! Used by [`super::command`]; what a key is, the source of jobs knows.
+//! Files with the output of commands: `DIRECTORY/2026-11-21/KEY.log`, one for each key and day (UTC). A command holds
+//! the file itself and writes to it; this module adds what was run, when, and how it ended. Where attempts begin and
+//! end is also in the index beside it ([`super::log_index`]), because a command could write the same lines. Used by
+//! [`super::command`]; only the source of jobs knows what a key is.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -19,7 +19,7 @@ use crate::escape::shown_bytes;
 use crate::hash::fnv;
 use crate::safe_file;
 
-/// What is shown of a command in its log.
+/// Most bytes of a command that are shown in its log.
 const COMMAND_BYTES_MAX: usize = 4 * 1024;
 /// Longest name of a file before the hash and the ending, in bytes.
 const NAME_BYTES_MAX: usize = 200;
@@ -38,21 +38,20 @@ pub struct LogDirectory {
 pub struct CommandLog {
     file: File,
     index: File,
-    /// Where the line begins that stands before its output.
+    /// Position of the line before its output.
     begin: u64,
     path: PathBuf,
     started: SystemTime,
 }
 
 impl LogDirectory {
-    /// Makes the directory if there is none. Logs are removed when they are older than `keep`, by
-    /// whole days.
+    /// Makes the directory if there is none. Logs older than `keep`, in whole days, are removed.
     pub fn new(path: PathBuf, keep: Duration) -> io::Result<Self> {
         fs::create_dir_all(&path)?;
         Ok(Self { path, keep })
     }
 
-    /// Opens the log of what is run for a key, and writes what is about to be run.
+    /// Opens a key's log, and writes what is about to be run.
     pub fn open<'a>(
         &self,
         key: &[u8],
@@ -61,7 +60,7 @@ impl LogDirectory {
         now: SystemTime,
     ) -> io::Result<(Output, CommandLog)> {
         let day = day(now);
-        // Somebody may have removed it.
+        // It may have been removed.
         fs::create_dir_all(&self.path)?;
         let directory = safe_file::directory(&self.path)?;
         let directory = safe_file::subdirectory(&directory, day.as_ref())?;
@@ -103,13 +102,13 @@ impl CommandLog {
     }
 }
 
-/// What has to stand before a line that is appended: an end of the line before, if it has none.
+/// What must precede an appended line: the end of the line before, if that has none.
 fn line_end(file: &File) -> &'static str {
     let mut last = [b'\n'];
     if let Ok(length) = file.metadata().map(|meta| meta.size())
         && let Some(at) = length.checked_sub(1)
     {
-        // What cannot be read looks like a line's end.
+        // If it cannot be read, it counts as a line's end.
         let _ = file.read_at(&mut last, at);
     }
     if last == *b"\n" { "" } else { "\n" }
@@ -132,7 +131,7 @@ fn timestamp(time: SystemTime) -> String {
     humantime::format_rfc3339_seconds(time).to_string()
 }
 
-/// The day of a time as `2026-11-21`, in UTC. Days are sorted as texts are.
+/// The day of a time as `2026-11-21`, in UTC. Days sort like texts.
 pub fn day(time: SystemTime) -> String {
     timestamp(time)[..10].to_owned()
 }
@@ -141,18 +140,18 @@ pub fn is_day(text: &str) -> bool {
     text.len() == 10 && humantime::parse_rfc3339(&format!("{text}T00:00:00Z")).is_ok()
 }
 
-/// The file name of a key's logs. Two keys have two names; one that is cut off ends with a hash of
-/// the whole.
+/// The file name of a key's logs. Different keys have different names; a name that is cut off ends with a hash of the
+/// whole.
 pub fn file_name(key: &[u8]) -> String {
     let mut name = String::new();
     for byte in key {
-        // A dot in front would hide the file.
+        // A leading dot would hide the file.
         let is_plain = byte.is_ascii_alphanumeric()
             || b"_-".contains(byte)
             || (*byte == b'.' && !name.is_empty());
         let encoded = if is_plain { char::from(*byte).to_string() } else { format!("%{byte:02X}") };
         if name.len() + encoded.len() > NAME_BYTES_MAX {
-            // No key is encoded with a tilde.
+            // The encoding of a key never contains a tilde.
             return format!("{name}~{:016x}.log", fnv(key));
         }
         name.push_str(&encoded);
@@ -160,8 +159,8 @@ pub fn file_name(key: &[u8]) -> String {
     format!("{name}.log")
 }
 
-/// The key that a log's name stands for: its bytes, as far as they are in it, and whether that is not all. `None`: it is no
-/// name of a log.
+/// The key that a log's name stands for: its bytes, as far as the name has them, and whether it is cut off. `None`: not
+/// the name of a log.
 pub fn key_in(name: &str) -> Option<(Vec<u8>, bool)> {
     let encoded = name.strip_suffix(".log")?;
     let (encoded, is_cut) = encoded.split_once('~').map_or((encoded, false), |(it, _)| (it, true));
@@ -176,7 +175,7 @@ pub fn key_in(name: &str) -> Option<(Vec<u8>, bool)> {
     (is_cut || file_name(&bytes) == name).then_some((bytes, is_cut))
 }
 
-/// Whether a file of these bytes begins as the log of such a key does ([`key_in`]).
+/// Whether `bytes` is the beginning of a log of such a key ([`key_in`]).
 pub(super) fn is_head_of((key, is_cut): &(Vec<u8>, bool), bytes: &[u8]) -> bool {
     let text = String::from_utf8_lossy(bytes);
     let has_time = |time: &&str| humantime::parse_rfc3339(time).is_ok();
@@ -218,7 +217,7 @@ mod tests {
         assert!(!logs.path.join("2026-11-21").exists() && logs.path.join("2026-11-22").exists());
     }
 
-    /// Days are shown as dates, and nothing else is one.
+    /// Days are shown as dates, and nothing else is taken for one.
     #[test]
     fn days_are_dates() {
         let at = |seconds| UNIX_EPOCH + Duration::from_secs(seconds);

@@ -1,13 +1,13 @@
 //! The index beside the log of a key and day, `KEY.log.index`: where each attempt begins and ends in it. A command holds its
-//! log and may print what it likes; it does not hold the index. Written by [`super::log_directory`], read by
-//! whoever shows output.
+//! log and may print what it likes; it does not hold the index. Written by [`super::log_directory`], read by the code
+//! that shows output.
 
 use std::fs::File;
 use std::io::{self, BufRead, Write};
 
 use serde::{Deserialize, Serialize};
 
-/// What the name of an index has behind its log's.
+/// What the name of an index adds to that of its log.
 pub const ENDING: &str = ".index";
 
 /// A line of an index; places are in bytes from the log's beginning.
@@ -15,15 +15,15 @@ pub const ENDING: &str = ".index";
 #[serde(rename_all = "snake_case")]
 pub enum Record {
     Begin {
-        /// Of the line before the attempt.
+        /// Position of the line before the attempt.
         at: u64,
         time: String,
         attempt: Option<i64>,
     },
     End {
-        /// The place of its begin.
+        /// The position of its beginning.
         of: u64,
-        /// Behind the line that tells it.
+        /// Position after the line that reports the end.
         at: u64,
         words: String,
         /// `None`: it was killed by its worker, or did not start.
@@ -32,18 +32,18 @@ pub enum Record {
 }
 
 impl Record {
-    /// Appends it. It begins a line, for the one before it may be torn.
+    /// Appends it. It begins a new line, because the record before it may be torn.
     pub fn append(&self, index: &mut File) -> io::Result<()> {
         index.write_all(format!("\n{}", serde_json::to_string(self)?).as_bytes())
     }
 }
 
-/// Whether the bytes that a file begins with are those of an index.
+/// Whether `bytes`, the beginning of a file, are those of an index.
 pub fn is_form(bytes: &[u8]) -> bool {
     bytes.is_empty() || bytes.starts_with(b"\n{\"begin\":{\"at\":")
 }
 
-/// The records of an index. What is torn is none.
+/// The records of an index, without torn ones.
 pub fn records(index: impl BufRead) -> impl Iterator<Item = io::Result<Record>> {
     index
         .split(b'\n')
@@ -56,7 +56,7 @@ mod tests {
 
     use super::*;
 
-    /// A record that was torn costs no other one.
+    /// A torn record does not lose any other.
     #[test]
     fn a_torn_record_is_none() {
         let mut file = tempfile::tempfile().unwrap();

@@ -1,5 +1,5 @@
-//! Removes the logs of commands that are older than they are kept, and nothing else: a file that has the name and the form
-//! of one of ours, and a day's directory that is empty then. Called by [`super::command`], on a thread of its own.
+//! Removes the logs of commands that are older than they are kept, and nothing else: only files with the name and the
+//! form of ours, and a day's directory that is empty afterwards. Called by [`super::command`], on a thread of its own.
 
 use std::ffi::OsStr;
 use std::io::{self, Read};
@@ -15,13 +15,13 @@ use super::log_directory::{LogDirectory, day, is_day, is_head_of, key_in};
 use super::log_index;
 use crate::safe_file;
 
-/// Between two looks whether logs have become too old.
+/// Pause between two checks for logs that are too old.
 const SWEEP_EVERY: Duration = Duration::from_secs(3600);
-/// Of a file so much is looked at: a key whose name is not cut off is shown in less.
+/// How much of a file is checked: a key whose name is not cut off takes less.
 const FORM_BYTES_MAX: u64 = 4 * 1024;
 
 impl LogDirectory {
-    /// Removes what is too old now and then.
+    /// Removes old logs again and again.
     pub fn sweep_for_ever(&self) {
         let mut is_said = false;
         loop {
@@ -41,7 +41,8 @@ impl LogDirectory {
         }
     }
 
-    /// Removes the logs of days that are over for so long. Returns something that was not removed, for it is none.
+    /// Removes the logs of days that have been over for long enough. Returns a file that was not removed because it is
+    /// not a log, if there was one.
     pub(super) fn sweep(&self, now: SystemTime) -> io::Result<Option<PathBuf>> {
         let oldest = day(now.checked_sub(self.keep).unwrap_or(UNIX_EPOCH));
         let directory = safe_file::directory(&self.path)?;
@@ -53,7 +54,7 @@ impl LogDirectory {
             if is_old && entry.file_type()?.is_dir() {
                 match self.sweep_day(directory.as_fd(), &name) {
                     Ok(stays) => kept = kept.or(stays),
-                    // It may be another user's, and is no reason to keep those of other days.
+                    // It may be another user's; that is no reason to keep those of other days.
                     Err(error) => {
                         let directory = entry.path();
                         warn!(directory = %directory.display(), %error, "Old logs cannot be removed.");
@@ -78,14 +79,14 @@ impl LogDirectory {
         }
         match unlinkat(&parent, name, AtFlags::REMOVEDIR) {
             Ok(()) => debug!(day = %name.display(), "Old logs were removed."),
-            // Something was put there meanwhile.
+            // A file was put there meanwhile.
             Err(Errno::NOTEMPTY | Errno::EXIST) => {}
             Err(error) => return Err(error.into()),
         }
         Ok(kept)
     }
 
-    /// Whether a worker wrote it, by its name and by its form.
+    /// Whether a worker wrote it, judging by its name and form.
     fn is_ours(&self, path: &Path, file: &OsStr) -> bool {
         let Some(name) = file.to_str() else { return false };
         let (log, is_index) =
@@ -105,7 +106,7 @@ mod tests {
 
     use super::*;
 
-    /// Old logs go with their index, of whatever key; what only looks like one stays, and so does its directory.
+    /// Old logs are removed with their index, for any key; what only looks like a log stays, and so does its directory.
     #[test]
     fn only_logs_are_removed() {
         let directory = tempfile::tempdir().unwrap();

@@ -1,8 +1,8 @@
-//! Payloads in files, for commands that take them from there: one with a name, for `{payload_file}`, and one
-//! without, for the standard input.
+//! Payloads in files, for commands that read them from there: a named file, for `{payload_file}`, and one without a
+//! name, for the standard input.
 //!
-//! A file with a name is locked as long as its worker lives. So a later worker can tell what one that was
-//! killed has left, and removes it.
+//! A named file is locked as long as its worker lives. So a later worker can recognise what a killed worker has left,
+//! and removes it.
 
 use std::fs::File;
 use std::io::{self, Seek, Write};
@@ -21,10 +21,10 @@ pub const PAYLOAD_FILE: &str = "{payload_file}";
 /// What the names of these files begin with.
 const PREFIX: &str = "shiftboss-payload-";
 
-/// A payload in files, from which a command takes it. Dropped, it is gone.
+/// A payload in files for a command to read. Dropping this removes them.
 #[derive(Default)]
 pub struct Payload {
-    /// That of [`PAYLOAD_FILE`], locked.
+    /// The file of [`PAYLOAD_FILE`], locked.
     named: Option<(TempPath, File)>,
     /// The standard input, without a name.
     pub input: Option<File>,
@@ -56,7 +56,7 @@ impl Payload {
 fn named(payload: &[u8]) -> io::Result<(TempPath, File)> {
     loop {
         let made = tempfile::Builder::new().prefix(PREFIX).tempfile()?;
-        // Somebody who sweeps may have it for an instant, and then removes it.
+        // Another worker's sweep may hold the lock for an instant, and then removes the file.
         flock(made.as_file(), FlockOperation::LockExclusive)?;
         if made.as_file().metadata()?.nlink() > 0 {
             let (mut file, path) = made.into_parts();
@@ -82,13 +82,14 @@ pub fn sweep() {
     for entry in entries.flatten() {
         let is_payload = entry.file_name().to_string_lossy().starts_with(PREFIX);
         if is_payload && let Ok(Some(_locked)) = left(&entry.path()) {
-            // Before it is unlocked: who has just made it sees then that it is gone, and makes another.
+            // Removed before it is unlocked: a worker that has just made it then sees that it is gone, and makes
+            // another.
             let _ = std::fs::remove_file(entry.path());
         }
     }
 }
 
-/// A file, locked, if it is this user's and nobody had it locked.
+/// A file, locked, if it is this user's and was not locked.
 fn left(path: &Path) -> io::Result<Option<File>> {
     let file = safe_file::open_to_read(path)?;
     let is_ours = file.metadata()?.uid() == rustix::process::geteuid().as_raw();

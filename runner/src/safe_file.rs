@@ -1,9 +1,9 @@
-//! Files that the program makes where another user may write, too: no link is followed, and nothing is
-//! opened but a regular file of its own.
+//! Files that the program makes where another user may write, too: no link is followed, and only a regular file of our
+//! own is opened.
 //!
-//! Locks, logs, status files, lists and new databases are made through this. What a path's directories
-//! are is the operator's word: only its last part is distrusted. A lock is opened, looked at, and never
-//! renamed ([`open_own`]); content takes its place by a rename ([`replace`]). It knows no subject.
+//! Locks, logs, status files, lists and new databases are made through this. The directories of a path are the
+//! operator's choice: only its last part is distrusted. A lock is opened, looked at, and never renamed ([`open_own`]);
+//! content takes its place by a rename ([`replace`]). It does not know what the files are for.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -14,7 +14,7 @@ use std::path::Path;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, Stat, openat2};
 use rustix::io::Errno;
 
-/// How often a file that comes and goes is tried to be opened.
+/// How often to try to open a file that comes and goes.
 const TRIES: usize = 16;
 
 /// Opens a directory to make files in. Links that lead to it are followed.
@@ -30,7 +30,7 @@ pub fn parent(path: &Path) -> io::Result<(OwnedFd, &OsStr)> {
     Ok((directory(path.parent().unwrap_or(Path::new("/")))?, name))
 }
 
-/// Opens the directory `name`, made if it is missing. One that is another user's is refused.
+/// Opens the directory `name`, made if it is missing. Another user's directory is refused.
 pub fn subdirectory(parent: impl AsFd, name: &OsStr) -> io::Result<OwnedFd> {
     match rustix::fs::mkdirat(&parent, name, Mode::from_raw_mode(0o777)) {
         Ok(()) | Err(Errno::EXIST) => {}
@@ -104,7 +104,7 @@ pub fn replace(
             .map_err(|error| explained(directory.as_fd(), name, error))
     });
     if replaced.is_err() {
-        // The error tells; a draft that stays is replaced by the next one.
+        // The original error is reported; a draft that stays is replaced by the next one.
         let _ = rustix::fs::unlinkat(&directory, &draft, AtFlags::empty());
     }
     replaced
@@ -118,7 +118,8 @@ pub fn open_to_read(path: &Path) -> io::Result<File> {
     Ok(found.into())
 }
 
-/// Opens a regular file below a directory to read it, whatever is in its path: it stays beneath that, and no link is followed.
+/// Opens a regular file below a directory to read it, whatever its path contains: it stays beneath the directory, and
+/// no link is followed.
 pub fn open_beneath(path: &Path, name: &Path) -> io::Result<File> {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
@@ -136,7 +137,7 @@ pub fn require_plain_or_none(directory: impl AsFd, name: &OsStr) -> io::Result<(
     }
 }
 
-/// Opens a name of one part: follows no link, waits for no other end, and takes no terminal.
+/// Opens a single-component name: follows no link, does not block on a FIFO, and takes no controlling terminal.
 fn open(
     directory: BorrowedFd<'_>,
     name: &OsStr,
@@ -182,7 +183,7 @@ fn require_file(found: &Stat) -> io::Result<()> {
     )))
 }
 
-/// The directory's owner could do with it what he likes, anyway.
+/// The directory's owner could change the file at will, anyway.
 fn require_owner(directory: BorrowedFd<'_>, found: &Stat) -> io::Result<()> {
     let ours = rustix::process::geteuid().as_raw();
     if found.st_uid == ours || found.st_uid == rustix::fs::fstat(directory)?.st_uid {
@@ -194,7 +195,7 @@ fn require_owner(directory: BorrowedFd<'_>, found: &Stat) -> io::Result<()> {
     )))
 }
 
-/// What the system refused, in terms of what is there.
+/// The system's refusal, explained by what is there.
 fn explained(directory: BorrowedFd<'_>, name: &OsStr, error: Errno) -> io::Error {
     match rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(found) => require_own(directory, &found).err().unwrap_or_else(|| error.into()),
@@ -228,7 +229,7 @@ mod tests {
         (site, directory)
     }
 
-    /// What is planted is not followed.
+    /// Planted links are not followed.
     #[test]
     fn no_link_is_followed() {
         let (site, directory) = planted();
@@ -248,7 +249,7 @@ mod tests {
         assert!(!site.path().join("made").exists());
     }
 
-    /// What is opened nevertheless is recognised by a look at it.
+    /// A planted file that is opened nevertheless is recognised afterwards.
     #[test]
     fn what_is_opened_is_looked_at() {
         let (_site, directory) = planted();

@@ -1,7 +1,7 @@
-//! The signals that ask a command for its end: the first one gently, a second one at once.
+//! The signals that ask a command to end: the first one gently, a second one at once.
 //!
-//! GNU `timeout`, some init systems and a Ctrl-C in a pipeline signal twice within milliseconds: what
-//! comes so soon after the first is the same wish. Used by every command that runs for long.
+//! GNU `timeout`, some init systems and a Ctrl-C in a pipeline signal twice within milliseconds: a signal so soon after
+//! the first counts as the same request. Used by every command that runs for long.
 
 use std::fs;
 use std::io;
@@ -14,7 +14,7 @@ use tracing::{debug, info};
 /// What a shell adds to the number of the signal that ended a program.
 pub const SIGNAL_BASE: i32 = 128;
 pub const HANG_UP: i32 = SignalKind::hangup().as_raw_value();
-/// A second signal counts from so long after the first.
+/// How long after the first signal a second one counts.
 const SECOND_AFTER: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
@@ -22,7 +22,7 @@ pub struct Signals {
     interrupt: Listener,
     terminate: Listener,
     hang_up: Listener,
-    /// What SIGHUP asks for is a reload, not the end.
+    /// SIGHUP asks for a reload, not the end.
     reloads: bool,
     first: Option<Instant>,
 }
@@ -39,7 +39,7 @@ impl Signals {
         })
     }
 
-    /// The same, but [`HANG_UP`] asks for a reload, and each of it counts, also if it was ignored.
+    /// The same, but [`HANG_UP`] asks for a reload, and each one counts, even if it was ignored.
     pub fn with_reloads() -> io::Result<Self> {
         let hang_up = Listener(Some(signal(SignalKind::hangup())?));
         Ok(Self { reloads: true, hang_up, ..Self::new()? })
@@ -57,7 +57,7 @@ impl Signals {
         }
     }
 
-    /// Waits for `run`. The first signal has it asked to stop, a second one drops it. Its outcome, and the first
+    /// Waits for `run`. The first signal asks it to stop, a second one drops it. Returns its outcome, and the first
     /// signal.
     pub async fn attend<T>(
         &mut self,
@@ -82,7 +82,7 @@ impl Signals {
 
     async fn any(&mut self) -> i32 {
         let kind = tokio::select! {
-            // Where several wait, the terminal's is the first: a Ctrl-C is followed by others' wishes.
+            // If several are pending, the terminal's comes first: other requests follow a Ctrl-C.
             biased;
             _ = self.interrupt.recv() => SignalKind::interrupt(),
             _ = self.terminate.recv() => SignalKind::terminate(),
@@ -92,7 +92,8 @@ impl Signals {
     }
 }
 
-/// Hears a signal; one that was ignored when we were started (`nohup`, a shell's `&`) stays so, and is never heard.
+/// Receives a signal; one that was ignored when we were started (`nohup`, a shell's `&`) stays ignored, and never
+/// arrives.
 #[derive(Debug)]
 pub struct Listener(Option<Signal>);
 
@@ -110,7 +111,7 @@ impl Listener {
     }
 }
 
-/// Whether this process ignores a signal, as the kernel tells.
+/// Whether this process ignores a signal, according to the kernel.
 fn is_ignored(kind: SignalKind) -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -118,7 +119,7 @@ fn is_ignored(kind: SignalKind) -> bool {
     mask.is_some_and(|mask| mask >> (kind.as_raw_value() - 1) & 1 == 1)
 }
 
-/// Has a signal do nothing.
+/// Ignores a signal from now on.
 #[allow(unsafe_code)]
 pub fn ignore(number: StandardSignal) -> io::Result<()> {
     // SAFETY: to ignore a signal installs no handler.
@@ -140,7 +141,7 @@ fn counts(first: &mut Option<Instant>, now: Instant) -> bool {
 mod tests {
     use super::*;
 
-    /// What comes within a second of the first is the same; what comes later counts, each time.
+    /// A signal within a second of the first counts as the same; every later one counts.
     #[test]
     fn a_second_signal_counts_after_a_second() {
         let (mut first, now) = (None, Instant::now());

@@ -1,5 +1,5 @@
-//! Runs a command for each of many jobs, some at a time. Where jobs come from, and what becomes of them, is a
-//! [`Source`]'s. [`crate::command`] starts the commands.
+//! Runs a command for each of many jobs, some at a time. A [`Source`] supplies the jobs and takes them back.
+//! [`crate::command`] starts the commands.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::child::{End, StartError, Template};
 use crate::command::{CommandRunner, Execution, JobCommand, Printing, UNREAD_MAX};
 use crate::signals::Signals;
 
-/// How far a run is to end.
+/// How urgently a run must end.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stop {
     #[default]
@@ -26,8 +26,8 @@ pub trait Source {
     type Job;
     type Error;
 
-    /// Records how the last job ended, by its exit code, and returns the next; `None`: there is no more to
-    /// do, or [`run`] has told it to stop.
+    /// Records the exit code of the last job, and returns the next; `None`: there is nothing more to do, or [`run`] has
+    /// asked it to stop.
     fn take(
         &mut self,
         ended: Option<(Self::Job, u8)>,
@@ -36,22 +36,22 @@ pub trait Source {
     /// The command that the template makes of a job.
     fn command(&self, job: &Self::Job, template: &Template) -> Result<JobCommand, StartError>;
 
-    /// A command was started: whatever was wrong is not any longer.
+    /// A command was started: whatever was wrong is over.
     fn started(&mut self) {}
 
-    /// A command did not start. What is returned has ended, with this exit code; else the source took it back.
+    /// A command did not start. If a job is returned it has ended, with this exit code; else the source took it back.
     fn not_started(
         &mut self,
         job: Self::Job,
         error: StartError,
     ) -> impl Future<Output = Result<Option<(Self::Job, u8)>, Self::Error>>;
 
-    /// Keeps a job while its command runs; resolves if it is lost. Dropped, wherever it is, when the command has ended.
+    /// Keeps a job while its command runs; resolves if it is lost. Dropped at any point when the command has ended.
     fn keep(&mut self, _: &Self::Job) -> impl Future<Output = ()> {
         std::future::pending()
     }
 
-    /// Gives a job back that was killed.
+    /// Gives back a job whose command was killed.
     fn release(&mut self, job: Self::Job) -> impl Future<Output = Result<(), Self::Error>>;
 
     /// A job was lost, and its command killed.
@@ -60,16 +60,16 @@ pub trait Source {
 
 /// How a run came to its end.
 pub struct Ended<E> {
-    /// Of slots that gave up, the first one first.
+    /// Errors of the slots that gave up, in order.
     pub errors: Vec<E>,
     /// A slot panicked.
     pub is_broken: bool,
-    /// The signal that killed what ran.
+    /// The signal that killed the running commands.
     pub killed: Option<i32>,
 }
 
-/// Works with a slot for each source until they have no more to do. The first signal, or a slot that panics, stops
-/// the sources by `stop`; the second signal kills what runs.
+/// Runs one slot for each source until they have no more to do. The first signal, or a slot that panics, stops the
+/// sources by `stop`; the second signal kills the running commands.
 pub async fn run<S: Source + 'static>(
     sources: Vec<S>,
     mut runner: CommandRunner,
@@ -97,7 +97,7 @@ pub async fn run<S: Source + 'static>(
                     None => break,
                     Some(Ok(Ok(()))) => {}
                     Some(Ok(Err(error))) => ended.errors.push(error),
-                    // Others may meet the same bug.
+                    // Other slots may meet the same bug.
                     Some(Err(_)) => {
                         ended.is_broken = true;
                         stop(Stop::Finish);
@@ -127,7 +127,7 @@ pub async fn run<S: Source + 'static>(
     local.run_until(work).await
 }
 
-/// Waits for whoever reads what commands printed; once a signal came, no longer than for one piece.
+/// Waits for the reader of the commands' output; once a signal came, no longer than for one piece.
 async fn all_printed(
     printed: Option<oneshot::Receiver<()>>,
     is_signalled: bool,
@@ -159,7 +159,7 @@ async fn slot<S: Source>(
     Ok(())
 }
 
-/// Runs a job to its end, and returns it with its exit code, if that is to be recorded.
+/// Runs a job to its end, and returns it with its exit code if that must be recorded.
 async fn run_job<S: Source>(
     source: &mut S,
     runner: &CommandRunner,
@@ -194,7 +194,7 @@ async fn run_job<S: Source>(
     }
 }
 
-/// Logs a failure; not everybody looks where it is recorded. Returns the exit code.
+/// Logs a failure, because not everyone looks where it is recorded. Returns the exit code.
 fn failed(execution: &Execution, end: End) -> u8 {
     let code = end.shell_code();
     if !end.is_success() {
@@ -240,7 +240,7 @@ mod tests {
         }
     }
 
-    /// A slot that panics is the end of all: they may meet the same bug.
+    /// A slot that panics ends all others: they may meet the same bug.
     #[tokio::test]
     async fn a_panic_stops_all() {
         let template = Template { program: "true".into(), arguments: Vec::new() };

@@ -1,5 +1,5 @@
-//! Entries as they lie on disk, without any exclusion: listing, looking, reading, removing. For tools
-//! and for people, by the next moment it may be different; consumers have a guard.
+//! Entries on disk, without any exclusion: listing, looking, reading, removing. For tools and people: everything may
+//! change the next moment; consumers use a guard.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -20,7 +20,7 @@ use super::owner::{self, Identity};
 
 /// Most bytes of metadata: it is small and rewritten often.
 pub const METADATA_BYTES_MAX: u64 = 1024 * 1024;
-/// Most bytes of data that are loaded or saved at once: 1 GiB.
+/// Most bytes of data that are loaded or saved in one piece: 1 GiB.
 pub const DATA_BYTES_MAX: u64 = 1024 * 1024 * 1024;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -30,7 +30,7 @@ pub struct DataStat {
     pub modified: SystemTime,
 }
 
-/// A time in whole seconds since 1970, as the spool's JSON has it; what was before counts as 1970.
+/// A time in whole seconds since 1970, for the spool's JSON; earlier times count as 1970.
 pub(crate) fn unix_seconds<S: Serializer>(
     time: &SystemTime,
     serializer: S,
@@ -38,7 +38,7 @@ pub(crate) fn unix_seconds<S: Serializer>(
     serializer.serialize_u64(time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs())
 }
 
-/// How long ago a time was; what is to come counts as now.
+/// How long ago a time was; a future time counts as now.
 pub(crate) fn age(time: SystemTime) -> Duration {
     SystemTime::now().duration_since(time).unwrap_or_default()
 }
@@ -62,7 +62,7 @@ impl Data {
         read.map_err(io("read the data", &self.place))
     }
 
-    /// Looks that it is a file of the spool's own, if it is there: the path of anything else leads to what nobody
+    /// Checks that it is a file of the spool's own, if it exists: otherwise its path leads to something that was not
     /// put into the spool. The error says what is there instead.
     pub fn require_own(&self) -> Result<()> {
         let stat = self.spool.layer().look(&self.place)?;
@@ -79,21 +79,21 @@ impl Data {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "state")]
 pub enum Holding {
-    /// Nobody: it can be taken.
+    /// No process: it can be taken.
     Available,
     Process {
         process: Option<Identity>,
-        /// Whether it lives; if not, the entry is given back by whoever waits next.
+        /// Whether it lives; if not, the next waiting process gives the entry back.
         alive: bool,
     },
-    /// Nobody's process, until this time: a detached lease, or a delay before the next attempt.
+    /// No process, until this time: a detached lease, or a delay before the next attempt.
     Until {
         #[serde(serialize_with = "unix_seconds")]
         until: SystemTime,
     },
-    /// Nobody's process, until somebody resolves it.
+    /// No process, until it is resolved.
     Detached,
-    /// A program that makes no notes.
+    /// A program that does not write notes.
     Unknown,
 }
 
@@ -106,21 +106,21 @@ pub struct EntryInfo {
     pub holding: Holding,
     /// How often it was claimed, this time included.
     pub attempts: u32,
-    /// When it came where it is: into the queue, or out of it.
+    /// When it came to where it is: into the queue, or out of it.
     #[serde(serialize_with = "unix_seconds")]
     pub since: SystemTime,
     pub metadata_bytes: u64,
-    /// The file with its metadata, as long as it is where it is.
+    /// The file with its metadata, as long as the entry is not moved.
     #[serde(skip)]
     pub metadata_path: PathBuf,
     /// What is known of its data; none if that is missing.
     pub data: Option<DataStat>,
-    /// Why it was moved to the dead letters, if that was said.
+    /// Why it was moved to the dead letters, if a reason was given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
-/// Refuses more bytes than may be.
+/// Refuses more bytes than the limit.
 pub(crate) fn limited(what: &'static str, bytes: &[u8], limit: u64) -> Result<()> {
     if bytes.len() as u64 > limit {
         return Err(SpoolError::TooLarge(what, limit));
@@ -134,8 +134,8 @@ impl Spool {
         entries(self.layer(), Path::new(queue.as_os_str()))
     }
 
-    /// What is checked out of a queue, in order. By the next moment it may not be true: it is for
-    /// looking on, or for a process that knows itself to be alone.
+    /// What is checked out of a queue, in order. It may be outdated the next moment: use it to look on, or in a process
+    /// that knows to be alone.
     pub fn list_checkouts(&self, queue: &QueueName) -> Result<Vec<EntryName>> {
         entries(self.layer(), &checkouts(queue))
     }
@@ -151,7 +151,7 @@ impl Spool {
         matches!(self.layer().open(path, How::Read), Ok(_) | Err(Errno::NOENT))
     }
 
-    /// What `look` finds of an entry of a queue, available or checked out of it by whomever; `None` if it is in
+    /// What `look` finds for an entry of a queue, available or checked out of it by any process; `None` if it is in
     /// neither place.
     fn at_either<T>(
         &self,
@@ -169,7 +169,7 @@ impl Spool {
         Ok(None)
     }
 
-    /// Reads the metadata of an entry, available or checked out of the queue by whomever.
+    /// Reads the metadata of an entry, available or checked out of the queue by any process.
     pub fn metadata(&self, queue: &QueueName, name: &EntryName) -> Result<Vec<u8>> {
         let read = |path: &Path| self.layer().read_file(path, METADATA_BYTES_MAX);
         self.at_either(queue, name, read)?.ok_or_else(|| SpoolError::not_found(queue, name))
@@ -205,7 +205,7 @@ impl Spool {
         };
         let holding = match &note.holder {
             Holder::Until(FOREVER) => Holding::Detached,
-            // A time that the system's clock cannot say is as good as none.
+            // A time beyond the range of the system's clock counts as none.
             Holder::Until(time) => UNIX_EPOCH
                 .checked_add(Duration::from_millis(*time))
                 .map_or(Holding::Detached, |until| Holding::Until { until }),
@@ -221,12 +221,12 @@ impl Spool {
         Data { spool: self.clone(), place: under(DATA, name) }
     }
 
-    /// Removes an available entry; whether it was there. What a removal left that was interrupted
-    /// is taken away too, unless the entry is checked out. It can be repeated.
+    /// Removes an available entry; returns whether it was there. What an interrupted removal left is removed, too,
+    /// unless the entry is checked out. It can be repeated.
     pub fn remove(&self, queue: &QueueName, name: &EntryName) -> Result<bool> {
         let _ = self.layer().touch(&under(REGISTRY, name));
         let was = self.layer().unlink(&available(queue, name))?;
-        // Whoever holds it may be moving it from where it was not looked for yet to where it was.
+        // Its holder may be moving it from a place that was not checked yet to one that was.
         let is_unnoted = || Ok(self.note(name)?.is_none());
         if was || is_unnoted()? && self.is_unseen(name)? && is_unnoted()? {
             self.remove_rest(name)?;
@@ -235,7 +235,7 @@ impl Spool {
         Ok(was)
     }
 
-    /// Registers a name; whether it was not.
+    /// Registers a name; returns whether it was not registered before.
     pub(crate) fn register(&self, name: &EntryName) -> Result<bool> {
         let path = under(REGISTRY, name);
         let made = self.layer().open(&path, How::New).none_if(Errno::EXIST);
@@ -257,8 +257,8 @@ impl Spool {
         Ok(true)
     }
 
-    /// Takes away what an entry has beside its file in the queue: its name after all that goes by it, and
-    /// last the note, by which others can end what a death broke off.
+    /// Removes what an entry has besides its file in the queue: its name after everything that depends on it, and last
+    /// the note, by which others can finish what a death interrupted.
     pub(crate) fn remove_rest(&self, name: &EntryName) -> Result<()> {
         for directory in [DATA, ATTEMPTS, REASONS, REGISTRY] {
             self.layer().unlink(&under(directory, name))?;

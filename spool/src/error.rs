@@ -1,4 +1,4 @@
-//! What can go wrong with a spool, in words for whoever must mend it.
+//! What can go wrong with a spool, in words for the person who must mend it.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use super::name::{EntryName, QueueName};
 
 pub type Result<T, E = SpoolError> = std::result::Result<T, E>;
 
-/// Why an operation on a spool failed. Nothing acknowledged is lost by any of them.
+/// Why an operation on a spool failed. No such failure loses anything acknowledged.
 #[derive(Debug, Error)]
 pub enum SpoolError {
     #[error("cannot {doing} {}: {source}{}", path.display(), hint(source))]
@@ -35,7 +35,7 @@ pub enum SpoolError {
     NotFound(QueueName, EntryName),
     #[error("{1} in {0} is checked out by {2}")]
     Held(QueueName, EntryName, String),
-    /// This process was silent for longer than its lease, or somebody repaired the spool meanwhile.
+    /// This process was silent for longer than its lease, or the spool was repaired meanwhile.
     #[error(
         "the claim on {1} in {0} is lost: it was given back by another process; what was worked on it may be worked again"
     )]
@@ -50,12 +50,12 @@ pub enum SpoolError {
     Unread(#[source] io::Error),
     #[error("{} is locked by another fsck or reclaim: try again when it has ended", .0.display())]
     Locked(PathBuf),
-    /// What is published, in the order given; of how many; why the next one failed.
+    /// What is published, in the order given; the total; why the next one failed.
     #[error("{} of {} entries are published, the rest is not: {}", .0.len(), .1, .2)]
     Batch(Vec<EntryName>, usize, #[source] Box<SpoolError>),
 }
 
-/// What to do about what the system said, where there is something to do.
+/// What to do about the system's error, if anything can be done.
 fn hint(source: &io::Error) -> &'static str {
     match source.raw_os_error().map(Errno::from_raw_os_error) {
         Some(Errno::NOSPC | Errno::DQUOT) => "; nothing is lost: free some space and try again",
@@ -82,7 +82,7 @@ fn hint(source: &io::Error) -> &'static str {
     }
 }
 
-/// Makes an error of what the system said while doing something to a path.
+/// Makes an error from a system error, for an action on a path.
 pub(crate) fn io<E: Into<io::Error>>(
     doing: &'static str,
     path: &Path,
@@ -92,7 +92,7 @@ pub(crate) fn io<E: Into<io::Error>>(
 
 /// An error that is an answer.
 pub(crate) trait NoneIf<T> {
-    /// `None` if the system said `expected`.
+    /// `None` if the error is `expected`.
     fn none_if(self, expected: Errno) -> Result<Option<T>, Errno>;
 }
 
@@ -110,7 +110,7 @@ impl SpoolError {
         Self::NotFound(queue.clone(), name.clone())
     }
 
-    /// Whether the disk is full, the user's quota is used up, or a file may not be so large.
+    /// Whether the disk is full, the user's quota is used up, or the file would be too large.
     pub(crate) fn is_full(&self) -> bool {
         [Errno::NOSPC, Errno::DQUOT, Errno::FBIG].into_iter().any(|errno| self.is(errno))
     }

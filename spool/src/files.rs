@@ -1,5 +1,5 @@
-//! Whole files through the layer: written new, read up to a limit, replaced at once, synced. It knows
-//! nothing of what is in them.
+//! Whole files through the layer: written new, read up to a limit, replaced at once, synced. It does not know their
+//! content.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use super::error::{NoneIf, Result, io};
 use super::layer::{FileStat, How, Layer, Listed};
 
-/// Where files are written before they have their name.
+/// Where files are written before they get their names.
 pub(crate) const DRAFTS: &str = ".shiftboss/tmp";
 
 /// A number that no other process on any host has: so are the keys of the standard library's hash maps.
@@ -30,20 +30,20 @@ pub(crate) fn joined(directory: &Path, name: &[u8]) -> PathBuf {
     directory.join(OsStr::from_bytes(name))
 }
 
-/// A path for a file that is being written, which no one else uses; it tells whose it is.
+/// A unique path for a file that is being written; it shows its owner.
 pub(crate) fn draft_path(owner: &str) -> PathBuf {
     static COUNTER: AtomicU64 = AtomicU64::new(0);
     let count = COUNTER.fetch_add(1, Ordering::Relaxed);
     Path::new(DRAFTS).join(format!("{owner}-{count}"))
 }
 
-/// Who writes the file at such a path.
+/// The owner of the file at such a path.
 pub(crate) fn draft_owner(path: &Path) -> Option<&str> {
     path.file_name()?.to_str()?.split_once('-').map(|(owner, _)| owner)
 }
 
 impl dyn Layer + '_ {
-    /// Opens a file and writes it, without a sync. What fails half-way leaves a part of it.
+    /// Opens a file and writes it, without a sync. A failure half-way leaves a part of it.
     pub(crate) fn write_file(&self, path: &Path, how: How, bytes: &[u8]) -> Result<File> {
         let file = self.open(path, how).map_err(io("create", path))?;
         self.write(&file, bytes).map_err(io("write", path))?;
@@ -75,7 +75,7 @@ impl dyn Layer + '_ {
         synced.try_for_each(|(result, (path, _))| result.map_err(io("sync", path)))
     }
 
-    /// Unlinks a file; whether it was there.
+    /// Unlinks a file; returns whether it was there.
     pub(crate) fn unlink(&self, path: &Path) -> Result<bool> {
         let removed = self.remove(path).none_if(Errno::NOENT).map_err(io("remove", path))?;
         Ok(removed.is_some())

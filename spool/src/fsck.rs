@@ -1,10 +1,9 @@
-//! Repair: finds everything that a crash of anybody leaves in a spool (spec 5), says what it found
-//! and, if it may, mends it. What was acknowledged is there afterwards, once; what was half-made is
-//! gone; what cannot be judged goes to quarantine, never deleted.
+//! Repair: finds everything that any process's crash leaves in a spool (spec 5), reports what it found and, if it may,
+//! mends it. Afterwards everything acknowledged is there, once, and everything half-made is gone; what cannot be judged
+//! goes to quarantine and is never deleted.
 //!
-//! It presumes that producers are stopped, and consumers that make no notes (the reference's) too;
-//! with an age, it leaves alone what is younger. Consumers of ours may work: whatever is mended is
-//! claimed first, as they do.
+//! It assumes that producers are stopped, and consumers that do not write notes (the reference's), too; with an age, it
+//! leaves alone what is younger. Our consumers may work: whatever is mended is claimed first, as they do.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -33,11 +32,11 @@ const UNKNOWN: &str = "moved to .shiftboss/strays: it has neither a name nor dat
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FsckOptions {
     pub repair: bool,
-    /// Leave alone what was touched within this time; `None` if nobody is at work.
+    /// Leave alone what was touched within this time; `None` if no process is at work.
     pub older_than: Option<Duration>,
 }
 
-/// What a crash left: docs/spool.md says what each is, and what is done.
+/// What a crash left: docs/spool.md explains each, and how it is mended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Finding {
@@ -62,10 +61,10 @@ pub struct Mended {
     pub finding: Finding,
     /// The file, relative to the spool, with `\xNN` for what is not text.
     pub path: String,
-    /// What was done or, without repair, is to be done.
+    /// What was done or, without repair, must be done.
     pub action: &'static str,
     pub mended: bool,
-    /// Why not, if it was tried.
+    /// Why it failed, if it was tried.
     pub error: Option<String>,
 }
 
@@ -73,12 +72,12 @@ pub struct Mended {
 pub struct Fsck {
     /// In the order of checking; none in a healthy spool.
     pub findings: Vec<Mended>,
-    /// What is in quarantine now. That is healthy.
+    /// What is in quarantine now. That is not a finding.
     pub quarantined: Vec<EntryName>,
 }
 
 impl Fsck {
-    /// Whether nothing is wrong, and nothing was: exit status 0.
+    /// Whether nothing is or was wrong: exit status 0.
     pub fn is_clean(&self) -> bool {
         self.findings.is_empty()
     }
@@ -96,7 +95,7 @@ struct Check<'s> {
 
 impl Spool {
     /// Checks the spool, which may be open without checks ([`Spool::load_unchecked`]), and repairs it.
-    /// What could not be mended is a finding, and no error.
+    /// What could not be mended is a finding, not an error.
     pub fn fsck(&self, options: FsckOptions) -> Result<Fsck> {
         let mut check = Check { spool: self, options, findings: Vec::new() };
         check.directories()?;
@@ -107,7 +106,7 @@ impl Spool {
 }
 
 impl Check<'_> {
-    /// Makes the directories that are missing; without them nothing else can be mended.
+    /// Makes missing directories; without them nothing else can be mended.
     fn directories(&mut self) -> Result<()> {
         let (spool, layer) = (self.spool, self.spool.layer());
         if FORMAT.iter().all(|directory| layer.stat(Path::new(directory)) == Err(Errno::NOENT)) {
@@ -131,8 +130,8 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Notes a finding, and mends it if that is wanted. A repair that says `false` found that there
-    /// was nothing: somebody at work ended it.
+    /// Notes a finding, and mends it if that is wanted. If the repair returns `false`, there was nothing to mend: a
+    /// process at work has ended it.
     fn found(
         &mut self,
         finding: Finding,
@@ -150,7 +149,7 @@ impl Check<'_> {
         self.findings.push(Mended { finding, path, action, mended, error });
     }
 
-    /// As [`Check::found`], if the file is there, and old enough that nobody is at it.
+    /// As [`Check::found`], if the file is there, and old enough that no process is working on it.
     fn left(
         &mut self,
         finding: Finding,
@@ -172,13 +171,13 @@ impl Check<'_> {
         self.left(finding, path, "deleted", || layer.unlink(path))
     }
 
-    /// The classes of damage in the order in which they are mended: first what others hold, then what is in
-    /// the wrong place, then what belongs to nothing.
+    /// The kinds of damage, in the order in which they are mended: first what others hold, then what is in the wrong
+    /// place, then what belongs to nothing.
     fn entries(&mut self) -> Result<()> {
         self.unread_notes()?;
         self.dead_owners()?;
         self.strays(&self.spool.survey()?)?;
-        // What was mended must be seen as it is now.
+        // Later checks must see the mended state.
         self.duplicates(&self.spool.survey()?)?;
         let survey = self.spool.survey()?;
         for (name, places) in &survey.places {
@@ -195,11 +194,11 @@ impl Check<'_> {
         }
         self.drafts(&survey)?;
         self.orphans(&self.spool.survey()?)?;
-        // What was noted of entries that are gone.
+        // Notes about entries that are gone.
         self.spool.stale()?.iter().try_for_each(|path| self.deleted(Finding::Stale, path))
     }
 
-    /// Notes that nobody can read. Their entries are nobody's from then on.
+    /// Unreadable notes. Without them their entries have no holder.
     fn unread_notes(&mut self) -> Result<()> {
         for name in layout::names(self.spool.layer(), CLAIMS)? {
             if self.spool.note(&name)?.is_none() {
@@ -227,7 +226,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// What is no entry; and what somebody was moving who has no note of it: from where, nobody knows.
+    /// What is not an entry; and files that were being moved without a note: it is not known from where.
     fn strays(&mut self, survey: &Survey) -> Result<()> {
         let spool = self.spool;
         for (place, name) in &survey.strangers {
@@ -245,8 +244,8 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Of the places of one entry, a queue is later than a checkout, for what saves back writes the one
-    /// before it takes away the other; of two queues the one that was touched last.
+    /// Of the places of one entry, a queue is later than a checkout, because saving back writes the one before it
+    /// removes the other; of two queues, the one that was touched last.
     fn duplicates(&mut self, survey: &Survey) -> Result<()> {
         let spool = self.spool;
         for (name, places) in &survey.places {

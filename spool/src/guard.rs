@@ -1,9 +1,9 @@
-//! A consumer's hold on an entry, and the ways to begin and end it. Dropped, by an early return, an error or a
+//! A consumer's hold on an entry, and the ways to begin and end it. If dropped, by an early return, an error or a
 //! panic, it gives the entry back.
 //!
-//! A checkout may outlive its process: a [`Guard`] detaches it, and whoever knows the entry's name resolves it. It
-//! is like a delayed entry: its note has a time for an owner, or no time at all. Who resolves it changes a note
-//! that is not his own, and has the lock of those who reclaim meanwhile.
+//! A checkout may outlive its process: a [`Guard`] detaches it, and any process that knows the entry's name can resolve
+//! it. It is like a delayed entry: its note has a time instead of an owner, or no time at all. Resolving changes
+//! another's note, and so is done under the reclaim lock.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -23,11 +23,11 @@ use super::owner;
 
 /// An entry that is checked out by this process.
 ///
-/// Attempts are counted at the claim. All ends count but [`Guard::release`], which says that the
-/// entry was not tried; one that succeeded ([`Guard::move_to`]) begins anew in its next queue.
+/// Attempts are counted at the claim. All ends count except [`Guard::release`], which says that the entry was not
+/// tried. An entry that succeeded ([`Guard::move_to`]) begins anew in its next queue.
 ///
-/// Every end fails when the system refuses, and with [`SpoolError::Lost`] when others took this process for
-/// dead and gave the entry back.
+/// Every end fails if the system refuses, and with [`SpoolError::Lost`] if others took this process for dead and gave
+/// the entry back.
 #[derive(Debug)]
 #[must_use = "dropped, it gives the entry back"]
 pub struct Guard {
@@ -39,7 +39,7 @@ pub struct Guard {
     held: bool,
 }
 
-/// An error that is the file's own, and will be the same for the next who tries.
+/// An error of the file itself, which every process would get.
 fn is_unreadable(errno: Errno) -> bool {
     use Errno as E;
     matches!(errno, E::ACCESS | E::PERM | E::IO | E::FBIG | E::ISDIR | E::LOOP | E::NXIO | E::MLINK)
@@ -64,13 +64,12 @@ impl Spool {
         }
     }
 
-    /// As [`Spool::try_checkout`]; [`SpoolError::NotFound`] if it cannot be had.
+    /// As [`Spool::try_checkout`]; [`SpoolError::NotFound`] if it cannot be checked out.
     pub fn checkout(&self, queue: &QueueName, name: &EntryName) -> Result<Guard> {
         self.try_checkout(queue, name)?.ok_or_else(|| SpoolError::not_found(queue, name))
     }
 
-    /// A guard on what was claimed; `None` if it had too many attempts behind it, and went to the
-    /// dead-letter queue.
+    /// A guard on a claimed entry; `None` if it had too many attempts, and went to the dead-letter queue.
     pub(crate) fn guard(&self, note: Note) -> Result<Option<Guard>> {
         let tried = note.attempt - 1;
         let to = self.destination(&note.queue, tried);
@@ -82,7 +81,7 @@ impl Spool {
         self.hold(note)
     }
 
-    /// A guard on what this process has a note of; `None` if the entry is not there after all.
+    /// A guard on an entry that this process has a note of; `None` if the entry is not there after all.
     pub(crate) fn hold(&self, note: Note) -> Result<Option<Guard>> {
         let (spool, metadata, path) = (self.clone(), Vec::new(), note.checked_out());
         let mut guard = Guard { spool, note, metadata, changed: false, held: true };
@@ -106,8 +105,8 @@ impl Spool {
     }
 
     /// Takes over a checkout that was detached, is delayed, or is a dead process's; `None` if the entry is
-    /// not checked out of this queue. It is the same attempt. [`SpoolError::Held`] if a process that lives has
-    /// it, or one that makes no notes; [`SpoolError::Locked`] if a repair has been at work for ten seconds.
+    /// not checked out of this queue. It is the same attempt. [`SpoolError::Held`] if a living process has it, or one
+    /// that does not write notes; [`SpoolError::Locked`] if a repair has been at work for ten seconds.
     pub fn resolve(&self, queue: &QueueName, name: &EntryName) -> Result<Option<Guard>> {
         match self.nobodys(queue, name)? {
             Some((_held, note)) => self.take_from_nobody(note),
@@ -120,8 +119,8 @@ impl Spool {
         self.resolve(queue, name)?.map_or_else(|| self.checkout(queue, name), Ok)
     }
 
-    /// Removes an entry that is available, or checked out by nobody that lives. On a disk that is too full
-    /// to note who does it, it is removed without a note.
+    /// Removes an entry that is available, or not checked out by a living process. On a disk that is too full for a
+    /// note, it is removed without one.
     pub fn discard(&self, queue: &QueueName, name: &EntryName) -> Result<()> {
         match self.resolve_or_checkout(queue, name) {
             Ok(guard) => guard.complete(),
@@ -142,8 +141,8 @@ impl Spool {
         Ok(true)
     }
 
-    /// The note of a checkout that no living process has, and the lock under which it stays so; `None` if
-    /// the entry is not checked out of this queue.
+    /// The note of a checkout that no living process has, and the lock that keeps it so; `None` if the entry is not
+    /// checked out of this queue.
     fn nobodys(&self, queue: &QueueName, name: &EntryName) -> Result<Option<(File, Note)>> {
         if !self.is_out(queue, name)? {
             return Ok(None);
@@ -157,7 +156,7 @@ impl Spool {
         let Some(note) = note else { return Err(self.held(queue, name, None)) };
         match &note.holder {
             Holder::Process(id) if !self.is_dead(id)? => Err(self.held(queue, name, Some(id))),
-            // What is checked out under its name is another's.
+            // The checkout under its name is another process's.
             _ if note.moving && !self.is_moving(name)? => Err(self.held(queue, name, None)),
             _ => Ok(Some((lock, note))),
         }
@@ -197,7 +196,7 @@ impl Guard {
         &self.note.queue
     }
 
-    /// Which attempt this is, beginning with 1.
+    /// The number of this attempt, from 1 on.
     pub fn attempt(&self) -> u32 {
         self.note.attempt
     }
@@ -211,7 +210,7 @@ impl Guard {
         self.spool.path().join(self.note.checked_out())
     }
 
-    /// Other metadata, which [`Guard::move_to`] writes. All other ends leave the old.
+    /// Sets new metadata, which [`Guard::move_to`] writes. All other ends keep the old.
     pub fn set_metadata(&mut self, metadata: impl Into<Vec<u8>>) {
         self.metadata = metadata.into();
         self.changed = true;
@@ -221,8 +220,8 @@ impl Guard {
         self.spool.data(&self.note.name)
     }
 
-    /// One word that stands for this entry alone, at whatever attempt and in whatever queue: another one that gets its
-    /// name later, its inode or its metadata has another. Who does something once for an entry remembers it by this.
+    /// One word that identifies this entry, at any attempt and in any queue: a later entry with its name, its inode or
+    /// its metadata has another. To do something only once for an entry, remember it by this.
     pub fn id(&self) -> Result<String> {
         let path = self.note.checked_out();
         let stat = self.spool.layer().stat(&path).map_err(io("look at", &path))?;
@@ -245,9 +244,8 @@ impl Guard {
         self.move_with(&to, Some(reason))
     }
 
-    /// Puts the entry into a queue, its own or another, with its metadata as it is now. It has no
-    /// attempts behind it there. If that fails, the entry is given back, unless it is there already
-    /// ([`SpoolError::NotDurable`]).
+    /// Puts the entry into a queue, its own or another, with its present metadata. Attempts are counted from 0 there.
+    /// If that fails, the entry is given back, unless it is already there ([`SpoolError::NotDurable`]).
     pub fn move_to(self, queue: &QueueName) -> Result<()> {
         self.move_with(queue, None)
     }
@@ -258,7 +256,7 @@ impl Guard {
         if self.changed {
             limited("the metadata", &self.metadata, METADATA_BYTES_MAX)?;
             let (draft, path) = (spool.draft_path(), self.note.checked_out());
-            // By way of a draft, readers see the old or the new, and so does a crash.
+            // By way of a draft, readers see the old or the new metadata, even after a crash.
             let written = spool.layer().write_new(&draft, &self.metadata, spool.syncs_files());
             let replace = || spool.layer().replace(&draft, &path).map_err(io("replace", &path));
             // The first failure is reported; a draft that stays is swept up.
@@ -280,8 +278,8 @@ impl Guard {
         self.give_back(self.note.attempt)
     }
 
-    /// The work failed and is to be tried again, but not before this time has passed. The entry stays
-    /// checked out until then, and is given back by whichever process looks first.
+    /// The work failed and is tried again, but not before this time has passed. The entry stays checked out until then,
+    /// and the first process that looks gives it back.
     pub fn retry_after(mut self, time: Duration) -> Result<()> {
         if self.spool.destination(&self.note.queue, self.note.attempt) != self.note.queue {
             return self.give_back(self.note.attempt);
@@ -289,9 +287,9 @@ impl Guard {
         self.leave_until(milliseconds_in(time))
     }
 
-    /// Leaves the entry checked out with a detached lease: no process holds it, until somebody resolves it
-    /// ([`Spool::resolve`]). When the lease ends, the entry is given back, and this attempt counts; without
-    /// one it stays.
+    /// Leaves the entry checked out with a detached lease: no process holds it, until it is resolved
+    /// ([`Spool::resolve`]). When the lease ends, the entry is given back, and this attempt counts; without a lease it
+    /// stays.
     pub fn detach(mut self, lease: Option<Duration>) -> Result<()> {
         self.leave_until(lease.map_or(FOREVER, milliseconds_in))
     }
@@ -304,7 +302,7 @@ impl Guard {
         Ok(())
     }
 
-    /// Gives the entry back with so many attempts behind it.
+    /// Gives the entry back with this number of attempts.
     fn give_back(&mut self, attempts: u32) -> Result<()> {
         self.still_mine()?;
         let to = self.spool.destination(&self.note.queue, attempts);
@@ -317,7 +315,7 @@ impl Guard {
         if there { Ok(()) } else { Err(self.lost()) }
     }
 
-    /// Whether the claim stands: others end it when they take this process for dead.
+    /// Checks that the claim stands: others end it if they take this process for dead.
     fn still_mine(&mut self) -> Result<()> {
         if self.spool.note(&self.note.name)?.as_ref() == Some(&self.note) {
             return Ok(());
@@ -338,8 +336,8 @@ impl Drop for Guard {
         }
         let mut given = self.give_back(self.note.attempt);
         if given.is_err() && self.held {
-            // On a full disk nothing can be noted. An attempt that is not counted does less harm than an
-            // entry that nobody can take as long as this process lives.
+            // On a full disk nothing can be noted. An uncounted attempt does less harm than an entry that cannot be
+            // taken as long as this process lives.
             given = self.give_back(self.note.attempt - 1);
         }
         if let Err(error) = given {

@@ -1,11 +1,10 @@
-//! The thin layer under the spool: every file-system call goes through [`Layer`], one method a
-//! call, paths relative to the spool. [`Disk`] makes them; tests put one between that fails or dies
-//! at the Nth. It knows nothing of entries and queues.
+//! The thin layer under the spool: every file-system call goes through [`Layer`], one method a call, with paths
+//! relative to the spool. [`Disk`] makes the calls; tests insert a layer that fails or dies at the Nth. It does not
+//! know entries and queues.
 //!
-//! Others may write to a spool, so that a name may be that of a link to a file that is not
-//! the spool's. Each call walks to its directory part by part and follows no link there; nothing is
-//! read, truncated, written or touched but a regular file with one name. `LOOP` says that a symbolic link is
-//! there, `MLINK` that a hard link is, `NXIO` that a pipe, a socket or a device is.
+//! Others may write to a spool, so a name may be that of a link to a file outside. Each call walks to its directory
+//! part by part and follows no link there; only a regular file with one name is read, truncated, written or touched.
+//! `LOOP` says that a symbolic link is there, `MLINK` that a hard link is, `NXIO` that a pipe, a socket or a device is.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -23,12 +22,12 @@ use rustix::fs::{
 };
 use rustix::io::{Errno, retry_on_intr};
 
-/// New files may be read and written by whoever the umask lets.
+/// New files may be read and written by all whom the umask lets.
 const FILE_MODE: u32 = 0o666;
 const DIRECTORY_MODE: u32 = 0o777;
-/// Whoever can open a lock can hold it: it is for those alone whom the umask lets write.
+/// Any process that can open a lock can hold it, so only those whom the umask lets write may open it.
 const LOCK_MODE: u32 = 0o222;
-/// Read at once, which is all of most metadata.
+/// Bytes that are read at once, which is all of most metadata.
 const READ_BYTES: usize = 4096;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,7 +47,7 @@ impl How {
         let (flags, mode) = match self {
             Self::Read => (OFlags::RDONLY, 0),
             Self::New => (OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL, FILE_MODE),
-            // Emptied when it is known what it is.
+            // Truncated only once it is known what it is.
             Self::Over => (OFlags::WRONLY | OFlags::CREATE, FILE_MODE),
             Self::Lock => (OFlags::WRONLY | OFlags::CREATE, LOCK_MODE),
             Self::Directory => (OFlags::RDONLY | OFlags::DIRECTORY, 0),
@@ -63,7 +62,7 @@ impl How {
 pub(crate) struct FileStat {
     pub kind: FileType,
     pub size: u64,
-    /// A file with other names (hard links) may be anybody's.
+    /// A file with other names (hard links) may be any user's.
     pub linked: bool,
     /// Its last modification, or touch.
     pub modified: SystemTime,
@@ -94,7 +93,7 @@ impl FileStat {
         })
     }
 
-    /// Refuses what others planted to be read or written: anything but a regular file with one name.
+    /// Refuses what others may have planted: anything but a regular file with one name.
     pub fn require_own(self) -> Result<(), Errno> {
         match self.kind {
             FileType::RegularFile if self.linked => Err(Errno::MLINK),
@@ -121,14 +120,14 @@ pub(crate) trait Layer: fmt::Debug + Send + Sync {
     fn read(&self, file: &File, limit: u64) -> Result<Vec<u8>, Errno>;
     /// Waits until a file, or a directory's entries, are on disk.
     fn sync(&self, file: &File) -> Result<(), Errno>;
-    /// Waits for several, in any order; the results are in theirs.
+    /// Waits for several, in any order; the results are in the order of `files`.
     fn sync_each(&self, files: &[&File]) -> Vec<Result<(), Errno>> {
         files.iter().map(|file| self.sync(file)).collect()
     }
     /// Waits until everything on the spool's file system is on disk.
     fn sync_all(&self) -> Result<(), Errno>;
     fn make_directory(&self, path: &Path) -> Result<(), Errno>;
-    /// Renames; what has the new name already is an error.
+    /// Renames; if the new name exists, that is an error.
     fn rename(&self, from: &Path, to: &Path) -> Result<(), Errno>;
     fn replace(&self, from: &Path, to: &Path) -> Result<(), Errno>;
     /// Makes a symbolic link, whose target is a note of ours.
@@ -144,16 +143,16 @@ pub(crate) trait Layer: fmt::Debug + Send + Sync {
     fn lock(&self, file: &File) -> Result<(), Errno>;
 }
 
-/// What the system said to a call of the standard library's.
+/// The system's error of a call of the standard library.
 fn said(error: io::Error) -> Errno {
     Errno::from_io_error(&error).unwrap_or(Errno::IO)
 }
 
-/// Those who may write to a lock may read it, for a copy of the spool; nobody else may.
+/// Only users who may write to a lock may read it, so that they can copy the spool.
 fn close_to_readers(lock: &File) -> Result<(), Errno> {
     let mode = fs::fstat(lock)?.st_mode & 0o777;
     let closed = (mode & LOCK_MODE) | (mode & LOCK_MODE) << 1;
-    // What is not ours stays as it is.
+    // A file that is not ours keeps its mode.
     let _ = (mode != closed).then(|| fs::fchmod(lock, Mode::from_raw_mode(closed)));
     Ok(())
 }
@@ -167,7 +166,7 @@ fn open_part(
 ) -> Result<OwnedFd, Errno> {
     let is_link = || FileStat::of(at, name).is_ok_and(|stat| stat.kind == FileType::Symlink);
     match retry_on_intr(|| fs::openat(at, name, flags, mode)) {
-        // What the system says of a link where a directory is wanted.
+        // This is the system's error for a link where a directory is wanted.
         Err(Errno::NOTDIR) if is_link() => Err(Errno::LOOP),
         opened => opened,
     }
@@ -186,8 +185,8 @@ impl Disk {
         Ok(Self { root })
     }
 
-    /// Calls with the directory that a path's last part is in, and that part. Whoever may write to the
-    /// spool, no link is followed on the way.
+    /// Calls with the directory of a path's last part, and that part. No link is followed on the way, whoever may write
+    /// to the spool.
     fn at<T>(
         &self,
         path: &Path,
@@ -236,7 +235,7 @@ impl Layer for Disk {
 
     fn read(&self, file: &File, limit: u64) -> Result<Vec<u8>, Errno> {
         let mut bytes = Vec::with_capacity(READ_BYTES);
-        // One byte more than may be shows that there are more.
+        // One byte beyond the limit shows that there are more.
         file.take(limit + 1).read_to_end(&mut bytes).map_err(said)?;
         if bytes.len() as u64 > limit { Err(Errno::FBIG) } else { Ok(bytes) }
     }
@@ -245,8 +244,7 @@ impl Layer for Disk {
         file.sync_all().map_err(said)
     }
 
-    /// Each on a thread of its own: a journal writes what several wait for in one commit, with one flush of
-    /// the disk.
+    /// Each on a thread of its own: a journal then writes them in one commit, with one flush of the disk.
     fn sync_each(&self, files: &[&File]) -> Vec<Result<(), Errno>> {
         let Some((first, others)) = files.split_first() else { return Vec::new() };
         thread::scope(|scope| {
@@ -257,7 +255,7 @@ impl Layer for Disk {
             let waits: Vec<_> = others.iter().copied().map(start).collect();
             let mut results = vec![self.sync(first)];
             results.extend(waits.into_iter().map(|(file, wait)| match wait {
-                // What a thread that panicked waited for is not known to be on disk.
+                // If its thread panicked, it is not known whether the file is on disk.
                 Ok(wait) => wait.join().unwrap_or(Err(Errno::IO)),
                 // No room for a thread.
                 Err(_) => self.sync(file),
@@ -276,8 +274,8 @@ impl Layer for Disk {
 
     fn rename(&self, from: &Path, to: &Path) -> Result<(), Errno> {
         match self.rename_with(from, to, RenameFlags::NOREPLACE) {
-            // The file system does not know the flag: names are unique by the registry, and this
-            // look catches what others put there.
+            // The file system does not know the flag: names are unique by the registry, and this check catches files of
+            // others.
             Err(Errno::INVAL | Errno::OPNOTSUPP) => match self.stat(to) {
                 Ok(_) => Err(Errno::EXIST),
                 Err(Errno::NOENT) => self.replace(from, to),
@@ -326,7 +324,7 @@ impl Layer for Disk {
                 continue;
             }
             let kind = match entry.file_type() {
-                // Some file systems do not tell in a listing.
+                // Some file systems do not give the type in a listing.
                 FileType::Unknown => match self.stat(&path.join(OsStr::from_bytes(name))) {
                     Err(Errno::NOENT) => continue,
                     stat => stat?.kind,

@@ -1,7 +1,7 @@
-//! Where things are in a spool, and how it is made. It knows no entry.
+//! Where things are in a spool, and how it is made. It does not know entries.
 //!
-//! Creation is a list of directories, each of which may be there already, so that one that was
-//! interrupted is taken up by the next, and several at once help each other.
+//! Creation is a list of directories, each of which may already exist, so that the next one finishes an interrupted
+//! creation, and simultaneous ones help each other.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -18,18 +18,18 @@ pub(crate) const REGISTRY: &str = ".registry";
 pub(crate) const TMP: &str = ".tmp";
 pub(crate) const DATA: &str = ".data";
 pub(crate) const CHECKOUT: &str = ".checkout";
-/// What we add; the reference never looks here.
+/// Our additions; the reference never looks here.
 pub(crate) const OURS: &str = ".shiftboss";
 pub(crate) const OWNERS: &str = ".shiftboss/owners";
 pub(crate) const CLAIMS: &str = ".shiftboss/claims";
-/// Entries between a queue and its checkouts: nobody else moves what is here.
+/// Entries between a queue and its checkouts: other programs do not move what is here.
 pub(crate) const MOVING: &str = ".shiftboss/moving";
 pub(crate) const ATTEMPTS: &str = ".shiftboss/attempts";
 pub(crate) const QUARANTINE: &str = ".shiftboss/quarantine";
 pub(crate) const STRAYS: &str = ".shiftboss/strays";
 pub(crate) const REASONS: &str = ".shiftboss/reasons";
 pub(crate) const ID: &str = ".shiftboss/id";
-/// Files that are given up when the disk is full.
+/// Files that are deleted when the disk is full.
 const SPARE: &str = ".shiftboss/spare";
 pub(crate) const LOCK: &str = ".shiftboss/lock";
 const VERSION: &str = ".shiftboss/version";
@@ -67,7 +67,7 @@ pub(crate) fn ensure(layer: &dyn Layer, path: &Path) -> Result<()> {
     made.map(drop).map_err(io("make the directory", path))
 }
 
-/// Makes what is missing of a spool: a new one, or the rest of one whose making was interrupted.
+/// Makes what is missing of a spool: a new one, or the rest after an interrupted creation.
 pub(crate) fn create(layer: &dyn Layer, root: &Path, sync: bool) -> Result<()> {
     refuse_foreign(layer, root)?;
     for directory in FORMAT.iter().chain(&ADDED) {
@@ -83,7 +83,7 @@ pub(crate) fn create(layer: &dyn Layer, root: &Path, sync: bool) -> Result<()> {
     check_version(layer, root)
 }
 
-/// A directory with other files in it, and without a registry, is somebody else's.
+/// A directory with other files in it, and without a registry, is not a spool.
 fn refuse_foreign(layer: &dyn Layer, root: &Path) -> Result<()> {
     let listed = layer.list(Path::new(".")).map_err(io("list", root))?;
     if listed.iter().any(|entry| &*entry.name == REGISTRY.as_bytes()) {
@@ -122,8 +122,8 @@ fn add_ours(layer: &dyn Layer) -> Result<()> {
     }
 }
 
-/// The version is the last that is made: where it is, all of ours is. A part of it is being
-/// written, or a death broke that off.
+/// The version file is made last: if it exists, all of our part does. An incomplete one is being written, or a death
+/// interrupted that.
 fn write_version(layer: &dyn Layer, sync: bool) -> Result<()> {
     let path = Path::new(VERSION);
     if layer.look(path)?.is_some_and(|stat| stat.size >= THIS_VERSION.len() as u64) {
@@ -144,8 +144,8 @@ fn check_version(layer: &dyn Layer, root: &Path) -> Result<()> {
     }
 }
 
-/// Makes the room that is spared for a full disk, so that what is in the spool can still be taken and
-/// removed. Where there is no room, none is spared; that is no error.
+/// Reserves room for when the disk is full, so that entries can still be taken and removed. If there is no room to
+/// reserve, that is not an error.
 pub(crate) fn keep_spare(layer: &dyn Layer) {
     let there = layer.list(Path::new(SPARE)).unwrap_or_default();
     if there.len() >= SPARE_FILES || ensure(layer, Path::new(SPARE)).is_err() {
@@ -157,7 +157,7 @@ pub(crate) fn keep_spare(layer: &dyn Layer) {
     });
 }
 
-/// Removes a file of the spared room; whether there was one.
+/// Removes a file of the reserved room; returns whether there was one.
 pub(crate) fn give_up_spare(layer: &dyn Layer) -> bool {
     let listed = layer.list(Path::new(SPARE)).unwrap_or_default();
     listed.iter().any(|file| layer.remove(&joined(Path::new(SPARE), &file.name)).is_ok())
@@ -194,7 +194,7 @@ pub(crate) fn entries_and_others(layer: &dyn Layer, path: &Path) -> Result<Entri
     Ok((names, others))
 }
 
-/// Locks a file; none if another process has the lock. It goes with its holder.
+/// Locks a file; none if another process has the lock. It ends with its holder.
 pub(crate) fn lock(layer: &dyn Layer, path: &Path, how: How) -> Result<Option<File>> {
     let file = layer.open(path, how).map_err(io("open", path))?;
     let locked = layer.lock(&file).none_if(Errno::WOULDBLOCK).map_err(io("lock", path))?;

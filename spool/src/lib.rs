@@ -1,8 +1,8 @@
 //! A filesystem spool: queues that are directories, for processes that share no daemon.
-//! docs/spool.md describes the files and the promises; this is the library, and [`program`] is `shiftspool`, which stands
-//! on it. A producer and a worker are in `examples/`.
+//! docs/spool.md describes the files and the promises; this is the library, and [`program`] is `shiftspool`, which uses
+//! it. A producer and a worker are in `examples/`.
 //!
-//! Everything here blocks, and fails with [`SpoolError::Io`] when the system refuses a call.
+//! Everything here blocks, and fails with [`SpoolError::Io`] if the system refuses a call.
 //!
 //! ```
 //! use std::time::Duration;
@@ -33,21 +33,22 @@
 //!
 //! # Inside
 //!
-//! Every file-system call is a method of `layer`; `files` makes whole files of them, and `layout` says where they
-//! are. `spool` is the handle. On it stand `claim` (who has what, and how that is noted), `entry` (entries as they
-//! lie there), `publish`, `reclaim` (what the dead left), `guard`, `reader`, and `survey`, which `monitor` and `fsck`
-//! judge.
+//! Every file-system call is a method of `layer`; `files` makes whole files of them, and `layout` says where they are.
+//! `spool` is the handle. It is used by `claim` (who has what, and how that is noted), `entry` (entries on disk),
+//! `publish`, `reclaim` (what dead processes left), `guard`, `reader`, and `survey`, whose findings `monitor` and
+//! `fsck` judge.
 //!
 //! - **Notes are symbolic links.** A link is made, with its content and exclusively, by one call, and read by one;
-//!   a file would take four and could be half-written. A note is changed by its owner or, when that is dead,
-//!   by the one process that has the reclaim lock: nothing is taken from the living.
-//! - **A delayed entry is a checked-out one** whose note has a time for an owner: the reference leaves
-//!   it alone, and reclaim gives it back when it is due.
+//!   a file would take four and could be half-written. A note is changed by its owner or, if that is dead, by the one
+//!   process that has the reclaim lock: nothing is taken from living processes.
+//! - **A delayed entry is a checked-out one** whose note has a time instead of an owner: the reference leaves it alone,
+//!   and reclaim gives it back when it is due.
 //! - **Attempts** are counted in the note at the claim. A number of its own (`.shiftboss/attempts/`) is
-//!   written only when an entry comes back, so that what succeeds at once pays nothing.
+//!   written only when an entry comes back, so that an entry that succeeds at once costs nothing extra.
 //! - **An entry is in one directory at any moment.** Changed metadata replaces the checked-out file,
-//!   which is then renamed into the other queue. Removal takes away the entry, its data, its name. So a registered
-//!   name in no queue is nobody's, a publication or a removal in progress, and fsck may delete it.
+//!   which is then renamed into the other queue. Removal deletes the entry, its data, its name, in this order. So a
+//!   registered name that is in no queue belongs to a publication or a removal in progress, or to none, and fsck may
+//!   delete it.
 //! - **Paths are relative to one open directory**, so that a spool which is renamed goes on, and a
 //!   second one mounted over it is not mistaken for it.
 //! - **One sync for a batch** is `syncfs`: a thousand files one by one are a thousand waits.

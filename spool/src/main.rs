@@ -1,4 +1,4 @@
-//! The program `shiftspool`: a page. What a command line means is [`shiftspool::program`]'s.
+//! The program `shiftspool`. [`shiftspool::program`] does everything.
 
 use std::process::ExitCode;
 

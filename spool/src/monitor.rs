@@ -1,8 +1,8 @@
-//! Looking on: what in a spool is too old, orphaned, in two places, or not an entry (spec 4). Once,
-//! or again and again with the beginnings and ends of problems. It changes nothing.
+//! Monitoring: what in a spool is too old, orphaned, in two places, or not an entry (spec 4). Once, or repeatedly with
+//! the beginnings and ends of problems. It changes nothing.
 //!
-//! A survey of a spool at work sees much that is not so: an entry that moves while it looks may be in
-//! two places or in none. So what looks wrong is looked at again several times; what each look sees is reported.
+//! A survey of a spool in use may be wrong: an entry that moves meanwhile may be seen in two places or in none. So what
+//! looks wrong is checked again several times; only what every look sees is reported.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, SystemTime};
@@ -18,7 +18,7 @@ use super::name::{EntryName, QueueName, text};
 use super::survey::{Place, has_entry, of_entry};
 use super::wait::pause;
 
-/// It is looked again so often, with such pauses, while something looks wrong.
+/// How often to look again, and with what pauses, while something looks wrong.
 const LOOKS: u32 = 5;
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -37,7 +37,7 @@ impl Default for Limits {
     }
 }
 
-/// What is wrong with a file: docs/spool.md says what each means.
+/// What is wrong with a file: docs/spool.md explains each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ProblemKind {
@@ -48,11 +48,11 @@ pub enum ProblemKind {
     Foreign,
 }
 
-/// A problem. The time of the file is a part of it: a later phase of the same entry is another one.
+/// A problem. The file's time is part of it: a later phase of the same entry is another problem.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct Problem {
     pub kind: ProblemKind,
-    /// Where; several places only for what is duplicated.
+    /// Where it is; several places only for duplicates.
     pub places: Vec<Place>,
     /// The file's name, with `\xNN` for what is not text.
     pub name: String,
@@ -65,7 +65,7 @@ pub struct Problem {
 pub struct Report {
     /// In order; none in a healthy spool.
     pub problems: Vec<Problem>,
-    /// Entries in quarantine, unreadable. They wait for somebody, and are no problem.
+    /// Unreadable entries in quarantine. They wait for an operator, and are not problems.
     pub quarantined: Vec<EntryName>,
 }
 
@@ -84,7 +84,7 @@ impl Spool {
         Ok(Report { problems: problems.into_iter().collect(), quarantined: self.quarantined()? })
     }
 
-    /// What looks wrong now. What is gone when its file is looked at was in motion.
+    /// What looks wrong now. A file that is gone when it is checked was in motion.
     fn suspicions(&self, limits: &Limits) -> Result<BTreeSet<Problem>> {
         use ProblemKind as Kind;
         let survey = self.survey()?;
@@ -128,12 +128,12 @@ impl Spool {
         Ok(found)
     }
 
-    /// Whether a registered name has no entry, and nobody is at it: publishing it, or holding it.
+    /// Whether a registered name has no entry, and no process is publishing or holding it.
     fn is_nobodys(&self, name: &EntryName, places: &[Place]) -> Result<bool> {
         Ok(!has_entry(places) && !places.contains(&Place::Tmp) && !self.is_held(name)?)
     }
 
-    /// Whether a checkout ends at a time that was said: it may be as old as that.
+    /// Whether a checkout ends at a set time: until then it may be of any age.
     fn ends_by_itself(&self, place: &Place, name: &EntryName) -> Result<bool> {
         let is_out = matches!(place, Place::Checkout(_));
         let note = if is_out { self.note(name)? } else { None };
@@ -154,7 +154,7 @@ pub struct Event {
 pub enum Turn {
     /// It was seen in enough looks.
     Start,
-    /// It was not seen any more.
+    /// It was no longer seen.
     End,
 }
 

@@ -1,7 +1,7 @@
 //! Names of queues and entries, checked once.
 //!
-//! A name is one component of a path, in any bytes a file system takes. It is shown, logged and put
-//! into JSON with `\xNN` for what is not printable text, so that what is shown can be read back.
+//! A name is one component of a path, in any bytes a file system takes. It is shown, logged and put into JSON with
+//! `\xNN` for bytes that are not printable text, so that the shown form can be read back.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -14,7 +14,7 @@ use serde::{Serialize, Serializer};
 use shiftboss_runner::escape::misleads;
 use thiserror::Error;
 
-/// File systems take no longer names.
+/// The longest name that file systems take.
 pub(crate) const NAME_BYTES_MAX: usize = 255;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
@@ -93,7 +93,7 @@ macro_rules! name {
             /// A name that the program makes itself.
             ///
             /// # Panics
-            /// When it is none.
+            /// If it is not a name.
             pub fn trusted(text: &str) -> Self {
                 assert_eq!(check(text.as_bytes()), Ok(()), "{text}");
                 Self(text.as_bytes().into())
@@ -148,7 +148,7 @@ name! {
 
 /// Names in the order of time: microseconds since 1970 in 17 digits, this process, and a counter, so
 /// that later entries of one machine sort behind earlier ones. A generator for
-/// [`Spool::enqueue`](super::Spool::enqueue); the attempt needs no part in it.
+/// [`Spool::enqueue`](super::Spool::enqueue); it does not need the attempt.
 pub fn time_ordered(_attempt: u32) -> EntryName {
     static COUNTER: AtomicU64 = AtomicU64::new(0);
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros();

@@ -1,4 +1,4 @@
-//! Which process has something checked out, and whether it still lives.
+//! Which process has something checked out, and whether it is still alive.
 //!
 //! Each process that claims writes one record of itself and touches it from time to time. A process
 //! of the same kernel and the same pid name space is looked up by pid and start time; any other by
@@ -20,11 +20,11 @@ use super::layout::OWNERS;
 use super::wait::Stop;
 
 pub(crate) const HEARTBEAT: Duration = Duration::from_secs(15);
-/// An owner on another host that did not touch its record for so long is dead.
+/// An owner on another host that has not touched its record for this long is dead.
 pub(crate) const LEASE: Duration = Duration::from_secs(60);
 const RECORD_BYTES_MAX: u64 = 4096;
 
-/// A process, so that another can tell whether it lives.
+/// Identifies a process, so that another can tell whether it is alive.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
     pub host: String,
@@ -65,14 +65,14 @@ impl Identity {
         let near = !me.boot_id.is_empty()
             && (&self.boot_id, &self.pid_namespace) == (&me.boot_id, &me.pid_namespace);
         near.then(|| match process(self.pid) {
-            // It has ended and nobody has asked for its exit status yet.
+            // It has ended, but was not reaped yet.
             Some(('Z' | 'X', 0 | 1, _)) | None => false,
             Some((_, _, started)) => started == self.started,
         })
     }
 }
 
-/// This process's record, while it may claim, and the thread that touches it. Gone when dropped.
+/// This process's record, while it may claim, and the thread that touches it. Removed when dropped.
 #[derive(Debug)]
 pub(crate) struct Owner {
     pub record: Arc<Record>,
@@ -92,8 +92,8 @@ impl Record {
         self.layer.write_file(&self.path, How::Over, &self.text).map(drop)
     }
 
-    /// Writes it again if it is gone: somebody took this process for dead, or cleared up by hand. What it
-    /// had checked out is then given back, or will be; what it claims from now on is its own.
+    /// Writes it again if it is gone: another process took this one for dead, or it was removed by hand. What this
+    /// process had checked out is then given back, or will be; what it claims from now on is its own.
     pub fn keep(&self) -> Result<()> {
         if self.layer.exists(&self.path)? {
             return Ok(());
@@ -119,7 +119,7 @@ pub(crate) fn path_of(id: &str) -> PathBuf {
 }
 
 impl Owner {
-    /// Writes the record and begins to touch it, so often.
+    /// Writes the record and starts touching it at this interval.
     pub fn register(
         layer: &Arc<dyn Layer>,
         id: &str,
@@ -147,12 +147,12 @@ impl Drop for Owner {
         self.stop.stop();
         // The panic hook has reported a panic there.
         let _ = self.heart.take().map(JoinHandle::join);
-        // A record that stays is that of a dead process, and reclaim's.
+        // If the record stays, it is that of a dead process, and reclaim removes it.
         let _ = self.record.layer.remove(&self.record.path);
     }
 }
 
-/// Reads an owner's record; none if it is not there or says nothing sensible.
+/// Reads an owner's record; none if it is missing or invalid.
 pub(crate) fn read(layer: &dyn Layer, id: &str) -> Result<Option<Identity>> {
     let path = path_of(id);
     match layer.read_file(&path, RECORD_BYTES_MAX) {

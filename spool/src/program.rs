@@ -1,5 +1,5 @@
-//! The program `shiftspool`: one verb each calls the library. Here is what they share: how a spool is opened, and what
-//! its errors mean for the exit code. `main` calls [`run()`]; the library knows nothing of it.
+//! The program `shiftspool`: each verb calls the library. This module has what they share: opening a spool, and the
+//! exit codes of its errors. `main` calls [`run()`]; the library does not know it.
 
 pub mod cli;
 mod health;
@@ -24,9 +24,9 @@ use shiftboss_runner::child;
 use crate::{FsckOptions, Options, QueueName, Spool, SpoolError, Stop};
 use cli::{Cli, InQueue, Verb};
 
-/// What a verb cannot do without, with some to spare.
+/// The resources that a verb needs, with some to spare.
 const NEEDS: Needs = Needs { descriptors: 24, threads: 6 };
-/// Level of the log where a verb has no flag for it: what is left alone, or was given back.
+/// Level of the log for verbs without a flag for it: warnings of what is left alone, or was given back.
 const LOG_LEVEL: &str = "warn";
 
 pub fn run(typed: Cli) -> Result<(), Failure> {
@@ -72,7 +72,7 @@ fn verb(verb: Verb, options: Options) -> Result<(), Failure> {
     }
 }
 
-/// Opens a spool; its paths are whole, for those who are given them.
+/// Opens a spool by its absolute path, because its paths are passed on to others.
 fn open(dir: &Path, options: Options) -> Result<Spool, Failure> {
     let dir = std::path::absolute(dir)
         .map_err(|error| Failure::usage(format!("{}: {error}", dir.display())))?;
@@ -85,10 +85,10 @@ fn with_queue(InQueue { dir, queue }: &InQueue, options: Options) -> Result<Spoo
     Ok(spool)
 }
 
-/// Looks that a spool has this queue: a slip of the keyboard makes no other.
+/// Checks that a spool has this queue, so that a typing error does not make another.
 fn require(spool: &Spool, dir: &Path, queue: &QueueName) -> Result<(), Failure> {
     let queues = spool.queues()?;
-    // Every spool has dead letters, if none yet.
+    // Every spool has a dead-letter queue, even if it is empty and not made yet.
     if queues.contains(queue) || *queue == spool.options().dead_letter {
         return Ok(());
     }

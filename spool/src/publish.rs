@@ -1,5 +1,5 @@
-//! Publication: a name is reserved, metadata and data are written where nobody looks, and one rename
-//! makes the entry available. Whatever fails before that rename is undone.
+//! Publication: a name is reserved, metadata and data are written where no consumer looks, and one rename makes the
+//! entry available. Whatever fails before that rename is undone.
 
 use std::fs::File;
 use std::io::{self as std_io, BufRead};
@@ -33,14 +33,14 @@ impl Item {
     }
 }
 
-/// A name that is reserved and not used yet. Given up when dropped.
+/// A reserved name that is not used yet. Given up when dropped.
 #[derive(Debug)]
 pub struct Reservation {
     spool: Spool,
     name: EntryName,
-    /// The directories in which it has a file that goes when this is dropped.
+    /// The directories in which it has a file that is removed when this is dropped.
     made: Vec<&'static str>,
-    /// What is to be synced of those. An empty file needs no sync: that of its directory says that it is there.
+    /// The files of these that must be synced. An empty file needs no sync: that of its directory is enough.
     files: Vec<(PathBuf, File)>,
 }
 
@@ -60,7 +60,7 @@ impl Reservation {
         self.name.clone()
     }
 
-    /// Has one of its files written. What was there before, under this name, is somebody else's.
+    /// Has one of its files written. A file that was there before under this name belongs to another.
     fn write(
         &mut self,
         directory: &'static str,
@@ -88,19 +88,19 @@ impl Drop for Reservation {
     }
 }
 
-/// Data without an entry. Dropped, it is gone. Its writer has a lock on it, so what a death leaves of it is
-/// known to be nobody's, and a repair deletes it.
+/// Data without an entry. If dropped, it is removed. Its writer holds a lock on it, so after a death it is known to be
+/// abandoned, and a repair deletes it.
 #[derive(Debug)]
 pub struct Draft {
     spool: Spool,
     path: PathBuf,
-    /// To sync it, and locked; none once it is an entry's.
+    /// The locked file, for the sync; none once it belongs to an entry.
     file: Option<File>,
     is_empty: bool,
 }
 
 impl Draft {
-    /// Makes it the data of an entry; what is to be synced of it.
+    /// Makes it the data of an entry; returns the file to sync.
     fn place(mut self, path: &Path) -> Result<Option<File>> {
         let renamed = self.spool.layer().rename(&self.path, path);
         renamed.map_err(io("place the data at", path))?;
@@ -111,7 +111,7 @@ impl Draft {
 impl Drop for Draft {
     fn drop(&mut self) {
         if self.file.is_some() {
-            // What stays is fsck's.
+            // If it stays, fsck deletes it.
             let _ = self.spool.layer().remove(&self.path);
         }
     }
@@ -139,8 +139,8 @@ fn copy(layer: &dyn Layer, path: &Path, file: &File, data: &mut dyn BufRead) -> 
 }
 
 impl Spool {
-    /// Reserves a name for a later enqueue. The generator is asked with 0, 1, 2... while its answers
-    /// are taken, up to 10,000 times.
+    /// Reserves a name for a later enqueue. The generator is called with 0, 1, 2... while its names are taken, up to
+    /// 10,000 times.
     pub fn reserve(&self, mut names: impl FnMut(u32) -> EntryName) -> Result<Reservation> {
         let mut last = names(0);
         for tries in 1..=NAME_TRIES_MAX {
@@ -225,9 +225,9 @@ impl Spool {
         Ok(published)
     }
 
-    /// Writes data that is large or comes slowly, piece by piece up to the end of its source, before its entry
-    /// has a name. If it fails, nothing is left of it: [`SpoolError::Unread`] if the source did,
-    /// [`SpoolError::TooLarge`] if that has more than [`DATA_BYTES_MAX`].
+    /// Writes data that is large or comes slowly, piece by piece up to the end of its source, before its entry has a
+    /// name. If it fails, nothing is left of it: with [`SpoolError::Unread`] if the source failed,
+    /// [`SpoolError::TooLarge`] if the source has more than [`DATA_BYTES_MAX`].
     pub fn draft(&self, data: &mut dyn BufRead) -> Result<Draft> {
         let (path, file) = self.open_draft()?;
         let copied = copy(self.layer(), &path, &file, data);
@@ -236,7 +236,7 @@ impl Spool {
         Ok(draft)
     }
 
-    /// A new draft of data, and locked: where there are no locks it is judged by its age alone.
+    /// A new, locked draft of data: where locks do not work it is judged by its age alone.
     fn open_draft(&self) -> Result<(PathBuf, File)> {
         loop {
             let path = self.draft_path().with_extension(DRAFT_OF_DATA);
@@ -246,7 +246,7 @@ impl Spool {
             if !is_lost && matches!(is_there, Ok(true)) {
                 return Ok((path, file));
             }
-            // A repair came before the lock, and took it for what the dead had left.
+            // A repair came before the lock, and took it for what a dead process had left.
             let _ = self.layer().remove(&path);
             is_there?;
         }
@@ -266,8 +266,8 @@ impl Spool {
         self.sync_and_publish(queue, reservation)
     }
 
-    /// Does something about the draft at `path`, unless it has a living writer: then it is locked, if it is one of
-    /// data, and any other has the name of a process that lives. Whether it was done.
+    /// Does something about the draft at `path`, unless it has a living writer: such a draft is locked if it is one of
+    /// data, and otherwise its name has that of a living process. Returns whether it was done.
     pub(crate) fn unless_written(
         &self,
         path: &Path,
@@ -301,7 +301,7 @@ impl Spool {
         Ok((!bytes.is_empty()).then_some(file))
     }
 
-    /// Waits for an entry's files and, if so durable, for their names; then makes it available.
+    /// Waits for an entry's files and, with full durability, for their names; then makes it available.
     fn sync_and_publish(
         &self,
         queue: &QueueName,
@@ -322,11 +322,11 @@ impl Spool {
         Ok(name)
     }
 
-    /// Makes an entry available; it is taken away again if that fails.
+    /// Makes an entry available; if that fails, it is removed again.
     fn publish(&self, queue: &QueueName, reservation: Reservation) -> Result<EntryName> {
         let (draft, path) = (under(TMP, &reservation.name), available(queue, &reservation.name));
         let published = match self.layer().rename(&draft, &path) {
-            // Whoever saw it empty may have removed the queue meanwhile.
+            // Another process may have removed the empty queue meanwhile.
             Err(Errno::NOENT) => {
                 self.ensure_queue(queue)?;
                 self.layer().rename(&draft, &path)

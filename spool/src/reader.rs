@@ -1,8 +1,8 @@
-//! A consumer that waits: takes entries of one queue one after the other, in the order of their names
-//! or spread out, and reclaims what the dead have left while it is at it.
+//! A waiting consumer: takes entries of one queue one after the other, in the order of their names or spread out, and
+//! also reclaims what dead processes have left.
 //!
-//! It lists once and then knows arrivals by inotify, so that taking costs the same from a long queue
-//! as from a short one. Events are hints: without them, and from time to time with them, it lists.
+//! It lists once and then learns of arrivals by inotify, so that taking costs the same from a long queue as from a
+//! short one. Events are hints: without them, and now and then with them, it lists.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ops::Bound::{Excluded, Unbounded};
@@ -21,27 +21,27 @@ use super::name::{EntryName, QueueName};
 use super::reclaim::Reclaimed;
 use super::wait::{Stop, Watch};
 
-/// A waiting reader lists the queue at least so often.
+/// How often, at least, a waiting reader lists the queue.
 const POLL: Duration = Duration::from_secs(1);
 const RECLAIM: Duration = Duration::from_secs(1);
-/// A reader removes what was left so often.
+/// How often a reader removes leftovers.
 const SWEEP: Duration = Duration::from_secs(10);
-/// The first and the longest pause before an entry is tried again that another is just giving back.
+/// The first and the longest pause before retrying an entry that another process is just giving back.
 const PAUSE_MIN: Duration = Duration::from_millis(2);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
-/// After so many misses in a row, others have been here: what is known is old.
+/// After this many misses in a row, others have been here, and the listing is outdated.
 const MISSES_MAX: u32 = 4;
-/// So many entries that were given back are named in the log; the others are counted.
+/// How many entries that were given back are named in the log; the others are counted.
 const NAMED_MAX: usize = 5;
-/// So many strangers are remembered as warned of.
+/// For how many strangers a past warning is remembered.
 const STRANGERS_MAX: usize = 10_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Order {
-    /// Always the first by name of those that are there.
+    /// Always the first existing entry by name.
     #[default]
     Strict,
-    /// From a place of its own on, so that several readers do not race for the same entry.
+    /// From a random place on, so that several readers do not race for the same entry.
     Spread,
 }
 
@@ -49,7 +49,7 @@ pub enum Order {
 struct Known {
     names: BTreeSet<EntryName>,
     order: Order,
-    /// Behind this name a spread reader goes on, and begins anew after the last.
+    /// A spread reader continues after this name, and starts over after the last.
     place: Option<EntryName>,
 }
 
@@ -68,7 +68,7 @@ impl Known {
         Some(next)
     }
 
-    /// Somebody else was at this place: a reader that is spread goes to another.
+    /// Another process was at this place: a spread reader goes to another.
     fn missed(&mut self) {
         if self.order == Order::Spread && !self.names.is_empty() {
             let places = self.names.len() as u64;
@@ -86,7 +86,7 @@ pub struct Reader {
     listed: Option<Instant>,
     reclaimed: Option<Instant>,
     swept: Option<Instant>,
-    /// Entries that others were at, to be tried again at that time.
+    /// Entries that others were working on, to retry at that time.
     busy: Vec<EntryName>,
     again: Instant,
     pause: Duration,
@@ -94,7 +94,7 @@ pub struct Reader {
 }
 
 impl Spool {
-    /// A reader of a queue, which is made if it is not there.
+    /// A reader of a queue, which is made if it is missing.
     pub fn reader(&self, queue: &QueueName, order: Order) -> Result<Reader> {
         self.ensure_queue(queue)?;
         Ok(Reader {
@@ -131,7 +131,7 @@ impl Reader {
         Ok(None)
     }
 
-    /// The next entry that is there, without waiting. After an error it may be called again.
+    /// The next available entry, without waiting. After an error it may be called again.
     pub fn dequeue_available(&mut self) -> Result<Option<Guard>> {
         self.reclaim();
         self.refresh()?;
@@ -174,7 +174,7 @@ impl Reader {
         }
     }
 
-    /// One warning for one stranger; the monitor reports it as long as it is there.
+    /// Warns once for each stranger; the monitor reports it as long as it is there.
     fn warn(&mut self, name: EntryName, why: &'static str) {
         if self.warned.contains(&name) || self.warned.len() >= STRANGERS_MAX {
             return;
@@ -193,7 +193,7 @@ impl Reader {
         stop.wait_with(descriptor, time).map_err(io("wait for entries in", &path))
     }
 
-    /// Learns what arrived, lists if that is not known, and tries again what others were at.
+    /// Learns what has arrived, lists if that is unknown, and retries what others were working on.
     fn refresh(&mut self) -> Result<()> {
         let arrivals = self.watch.as_ref().map(Watch::drain).unwrap_or_default();
         if arrivals.ended {
@@ -225,7 +225,7 @@ impl Reader {
         Ok(())
     }
 
-    /// What cannot be reclaimed now does not keep the reader from its own work.
+    /// A failure to reclaim does not keep the reader from its own work.
     fn reclaim(&mut self) {
         if self.reclaimed.is_some_and(|last| last.elapsed() < RECLAIM) {
             return;
@@ -244,7 +244,7 @@ impl Reader {
     }
 }
 
-/// One line for all that one pass gave back: a process that was killed may have had thousands of entries.
+/// One line for everything that one pass gave back: a killed process may have had thousands of entries.
 fn log_reclaimed(given: &[Reclaimed]) {
     if given.is_empty() {
         return;

@@ -1,8 +1,8 @@
-//! Giving back what dead processes had checked out, and what was delayed and is due; and removing what
-//! they left half-written. Run by every waiting reader, and by fsck.
+//! Gives back what dead processes had checked out, and delayed entries that are due; and removes half-written files of
+//! dead processes. Run by every waiting reader, and by fsck.
 //!
-//! One process at a time, by a lock that goes with its holder. A note is changed by its owner only,
-//! or here when that is dead, so what was read twice the same is not in anybody's hands.
+//! One process at a time, by a lock that ends with its holder. A note is changed only by its owner, or here if that is
+//! dead. So if two reads give the same, no process is working on it.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -24,11 +24,11 @@ use super::name::{EntryName, QueueName};
 use super::owner::{self, LEASE};
 use super::wait::pause;
 
-/// A half-written file whose writer has no record is nobody's when it is so old.
+/// A half-written file whose writer has no record counts as abandoned at this age.
 const DRAFT_AGE: Duration = Duration::from_secs(600);
-/// A delay that began so long from now began before the clock was set back; files have a coarser clock.
+/// A delay that began this far in the future began before the clock was set back; files have a coarser clock.
 const AHEAD: Duration = Duration::from_secs(1);
-/// Another fsck or reclaim is waited for so long.
+/// How long to wait for another fsck or reclaim.
 const PATIENCE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -38,13 +38,13 @@ pub(crate) struct Reclaimed {
     /// Its own queue again, or the dead-letter queue.
     pub to: QueueName,
     pub attempts: u32,
-    /// In words, who had it, and where it went.
+    /// A text: who had it, and where it went.
     pub whence: String,
 }
 
 impl Spool {
-    /// Gives back what dead owners had and what is due. What another process is giving back this
-    /// moment is left to it. One entry that resists is logged, and does not keep the others.
+    /// Gives back what dead owners had and what is due. What another process is just giving back is left to it. An
+    /// entry that fails is logged, and does not hold up the others.
     pub(crate) fn reclaim(&self) -> Result<Vec<Reclaimed>> {
         let dead = self.dead_owners()?;
         if dead.is_empty() && self.overdue(&dead)?.is_empty() {
@@ -70,14 +70,14 @@ impl Spool {
         }
     }
 
-    /// As [`Spool::reclaim`], by the holder of the lock.
+    /// As [`Spool::reclaim`], for the holder of the lock.
     pub(crate) fn reclaim_locked(&self) -> Result<Vec<Reclaimed>> {
-        // The dead are found before their notes: they make no more.
+        // Dead processes are found before their notes: they write no more.
         let dead = self.dead_owners()?;
         let (mut given, mut done) = (Vec::new(), true);
         let overdue = self.overdue(&dead)?;
         if !overdue.is_empty() {
-            // Should this process die now, its record tells whose half-written notes are.
+            // If this process dies now, its record shows whose half-written notes these are.
             self.owner()?;
         }
         for note in overdue {
@@ -127,8 +127,8 @@ impl Spool {
         Ok(there.then(|| Reclaimed { name: name.clone(), to, attempts, whence }))
     }
 
-    /// A claim without an entry. Its owner died before the checkout or after the end of it; or in the
-    /// middle of a removal, and then the rest goes, unless it is of a new entry with that name already.
+    /// A claim without an entry. Its owner died before the checkout or after its end; or in the middle of a removal,
+    /// and then the rest is removed, unless it already belongs to a new entry with that name.
     pub(crate) fn end_removal(&self, note: &Note) -> Result<()> {
         let name = &note.name;
         let modified =
@@ -158,7 +158,7 @@ impl Spool {
         Ok(overdue)
     }
 
-    /// The note of a delay that began in the future, for the clock was set back since: it is over after that delay from now on.
+    /// The note of a delay that began in the future, because the clock was set back since: the delay begins anew now.
     fn postponed(&self, note: &Note) -> Result<Option<Note>> {
         let (Holder::Until(time), path) = (&note.holder, under(CLAIMS, &note.name)) else {
             return Ok(None);
@@ -171,7 +171,7 @@ impl Spool {
         }))
     }
 
-    /// The records of processes that do not live any more.
+    /// The records of processes that are no longer alive.
     pub(crate) fn dead_owners(&self) -> Result<HashSet<String>> {
         let mut dead = HashSet::new();
         for name in entries(self.layer(), Path::new(OWNERS))? {
@@ -192,10 +192,10 @@ impl Spool {
 
     pub(crate) fn is_dead(&self, id: &str) -> Result<bool> {
         if self.is_me(id) {
-            // Whatever is left of its record.
+            // We are alive, whatever is left of our record.
             return Ok(false);
         }
-        // A record that was lost in a crash of the system says nothing but its age.
+        // Of a record that a system crash has emptied only the age is known.
         let owner = owner::read(self.layer(), id)?;
         match owner.and_then(|owner| owner.is_alive(self.identity())) {
             Some(is_alive) => Ok(!is_alive),
@@ -214,8 +214,8 @@ impl Spool {
         Ok(now.duration_since(record.modified).unwrap_or_default() > LEASE)
     }
 
-    /// Removes half-written files that nobody writes any more, and what is noted of entries that another
-    /// program ended. What nobody can judge but with producers stopped is fsck's.
+    /// Removes abandoned half-written files, and notes of entries that another program ended. What can only be judged
+    /// while producers are stopped is left to fsck.
     pub(crate) fn sweep(&self) -> Result<()> {
         keep_spare(self.layer());
         self.remove_drafts(|path| {
@@ -224,7 +224,7 @@ impl Spool {
         self.stale()?.iter().try_for_each(|path| self.layer().unlink(path).map(drop))
     }
 
-    /// What is noted beside entries that are not there any more.
+    /// Notes about entries that no longer exist.
     pub(crate) fn stale(&self) -> Result<Vec<PathBuf>> {
         let mut stale = Vec::new();
         for directory in [ATTEMPTS, REASONS] {
@@ -246,8 +246,8 @@ impl Spool {
         Ok(())
     }
 
-    /// Whether a file is older than anything that is being written by a process without a record. One with
-    /// a record may rest as long as it lives.
+    /// Whether a file is too old to be still written by a process without a record. A process with a record may pause
+    /// as long as it lives.
     fn is_old(&self, path: &Path) -> Result<bool> {
         let record = draft_owner(path).map(owner::path_of);
         if record.is_some_and(|record| self.layer().stat(&record).is_ok()) {

@@ -18,7 +18,7 @@ use super::owner::{HEARTBEAT, Identity, Owner};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Durability {
-    /// Any death of processes; not that of the system.
+    /// Deaths of processes, but not a crash of the system.
     None,
     /// A crash of the system leaves no entry with a part of its content, but may lose entries that
     /// were just published, moved or removed.
@@ -32,7 +32,7 @@ pub enum Durability {
 pub struct Options {
     /// What an acknowledged operation outlives.
     pub durability: Durability,
-    /// An entry claimed so often without success goes to the dead-letter queue; `None` for never.
+    /// An entry that was claimed this often without success goes to the dead-letter queue; `None`: never.
     pub attempts_max: Option<u32>,
     /// The dead-letter queue: a queue like others, made when it is needed.
     pub dead_letter: QueueName,
@@ -51,7 +51,7 @@ impl Default for Options {
     }
 }
 
-/// A spool that is open. Its clones are the same handle; threads may share it.
+/// An open spool. Its clones are the same handle; threads may share it.
 #[derive(Debug, Clone)]
 pub struct Spool(Arc<Inner>);
 
@@ -61,16 +61,15 @@ struct Inner {
     root: PathBuf,
     options: Options,
     identity: Identity,
-    /// What this process's record is called, and what it writes.
+    /// The name of this process's record, and its content.
     id: String,
     /// This process's record; written at the first claim.
     owner: Mutex<Option<Owner>>,
 }
 
 impl Spool {
-    /// Makes a spool, or what is missing of one, and opens it. Several processes may do so at once,
-    /// and one that died in the middle has done no harm. The directory's parent must be there. A directory
-    /// with other files in it is refused.
+    /// Makes a spool, or what is missing of one, and opens it. Several processes may do so at once, and one that dies
+    /// in the middle does no harm. The directory's parent must exist. A directory with other files in it is refused.
     pub fn create(path: &Path, options: Options) -> Result<Self> {
         let made = rustix::fs::mkdir(path, Mode::from_raw_mode(0o777)).none_if(Errno::EXIST);
         made.map_err(io("make the directory", path))?;
@@ -87,7 +86,7 @@ impl Spool {
         Ok(spool)
     }
 
-    /// Opens a directory without looking whether it is a spool.
+    /// Opens a directory without checking that it is a spool.
     pub fn load_unchecked(path: &Path, options: Options) -> Result<Self> {
         let disk = Disk::open(path).map_err(io("open the spool", path))?;
         Ok(Self::on(Arc::new(disk), path, options, Identity::this_process()))
@@ -104,7 +103,7 @@ impl Spool {
         Self(Arc::new(Inner { layer, root: path.into(), options, identity, id, owner }))
     }
 
-    /// What tells this spool from others, wherever it is moved.
+    /// A unique identity of this spool, wherever it is moved.
     pub fn id(&self) -> Result<String> {
         let path = Path::new(layout::ID);
         let mut id = self.layer().read_link(path);
@@ -134,7 +133,7 @@ impl Spool {
         Ok(queues)
     }
 
-    /// Makes a queue, if it is not there. Publishing into one does so as well.
+    /// Makes a queue, if it is missing. Publishing into one does so, too.
     pub fn ensure_queue(&self, queue: &QueueName) -> Result<()> {
         let (path, checkouts) = (Path::new(queue.as_os_str()), layout::checkouts(queue));
         if self.layer().exists(&checkouts)? {
@@ -165,7 +164,7 @@ impl Spool {
         self.0.options.durability == Durability::Full
     }
 
-    /// The name of this process's record, which is written first if it was not.
+    /// The name of this process's record, which is written first if necessary.
     pub(crate) fn owner(&self) -> Result<&str> {
         let Inner { layer, id, identity, owner, .. } = &*self.0;
         let mut owner = owner.lock().unwrap_or_else(PoisonError::into_inner);
@@ -179,12 +178,12 @@ impl Spool {
         Ok(id)
     }
 
-    /// Whether this is the name of this process's record, be it written or not.
+    /// Whether this is the name of this process's record, written or not.
     pub(crate) fn is_me(&self, id: &str) -> bool {
         id == self.0.id
     }
 
-    /// Does what a full disk may refuse, and undoes itself then; again with the spared room.
+    /// Calls what a full disk may refuse, and what then undoes itself; calls it again with the reserved room freed.
     pub(crate) fn with_spare<T>(&self, call: impl Fn() -> Result<T>) -> Result<T> {
         loop {
             match call() {
@@ -199,7 +198,7 @@ impl Spool {
         files::draft_path(&self.0.id)
     }
 
-    /// Syncs directories in which something that was done must last.
+    /// Syncs directories in which a change must last.
     pub(crate) fn sync_after(
         &self,
         doing: &'static str,

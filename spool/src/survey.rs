@@ -1,5 +1,5 @@
-//! One look at all of a spool: which name is where. The monitor and fsck judge it. It
-//! opens no entry, and by the time it ends its beginning may not be true any more.
+//! One look at a whole spool: which name is where. The monitor and fsck judge it. It does not open entries, and by its
+//! end its beginning may be outdated.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -58,11 +58,11 @@ pub(crate) struct Survey {
     pub strangers: Vec<(Place, Box<[u8]>)>,
 }
 
-/// Network file systems keep removed files that are open under such names, for a while.
+/// Network file systems keep removed files that are still open under such names for a while.
 const TRANSIENT: &[u8] = b".nfs";
 
 impl Spool {
-    /// Looks at everything. The registry comes last: who is in a queue by then is in it.
+    /// Looks at everything. The registry comes last: every entry that was in a queue by then is in it.
     pub(crate) fn survey(&self) -> Result<Survey> {
         let mut survey = Survey::default();
         survey.look_in(self, &Place::Tmp)?;
@@ -83,7 +83,7 @@ impl Survey {
         for name in names {
             self.places.entry(name).or_default().push(place.clone());
         }
-        // What else is among our own files is in nobody's way.
+        // Other files among our own do no harm.
         if !matches!(place, Place::Moving | Place::Quarantine) {
             let lasting = others.into_iter().filter(|name| !name.starts_with(TRANSIENT));
             self.strangers.extend(lasting.map(|name| (place.clone(), name)));
@@ -96,7 +96,7 @@ impl Survey {
         here.map(|(name, _)| name)
     }
 
-    /// Whether a temporary file belongs to a registered name: it is that, or begins with it.
+    /// Whether a temporary file belongs to a registered name: its name equals that, or begins with it.
     pub fn owns_draft(&self, draft: &EntryName) -> bool {
         let is_registered = |name: EntryName| {
             self.places.get(&name).is_some_and(|places| places.contains(&Place::Registry))
@@ -106,7 +106,7 @@ impl Survey {
     }
 }
 
-/// Those of a name's places where it is an entry: several are too many.
+/// Those of a name's places where it is an entry: there must be only one.
 pub(crate) fn of_entry(places: &[Place]) -> Vec<Place> {
     let is_entrys = |place: &&Place| matches!(place, Place::Queue(_) | Place::Checkout(_));
     places.iter().filter(is_entrys).cloned().collect()

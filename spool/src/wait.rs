@@ -1,6 +1,6 @@
-//! What is waited for: a signal to stop, which ends every wait at once (that of readers, the monitor, the
-//! heartbeat), and arrivals in one directory, by inotify: nothing but what is renamed into it, which is how
-//! entries come. Network file systems tell nothing of other hosts, so the reader polls as well.
+//! Waiting: for a signal to stop, which ends every wait at once (of readers, the monitor, the heartbeat), and for
+//! arrivals in one directory, by inotify: only for renames into it, which is how entries come. Network file systems do
+//! not report other hosts' changes, so the reader polls as well.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -20,7 +20,7 @@ use super::name::EntryName;
 const BUFFER_BYTES: usize = 8 * 1024;
 const WAIT_MAX: Duration = Duration::from_secs(3600);
 
-/// A signal to stop, once and for all; its clones are the same signal. It can be read from once it was given.
+/// A permanent signal to stop; its clones are the same signal. It becomes readable once given.
 #[derive(Debug, Clone)]
 pub struct Stop(Arc<OwnedFd>);
 
@@ -42,12 +42,12 @@ impl Stop {
         poll(&mut polled, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
     }
 
-    /// Waits for the signal; whether it came in `time`.
+    /// Waits for the signal; returns whether it came within `time`.
     #[must_use]
     pub fn wait(&self, time: Duration) -> bool {
         let start = Instant::now();
         while !self.is_set() && start.elapsed() < time {
-            // What could be wrong with the descriptor would not mend: the time still ends it.
+            // An error of the descriptor would not go away: the time limit still ends the wait.
             self.wait_with(None, time.saturating_sub(start.elapsed())).unwrap_or_default();
         }
         self.is_set()
@@ -68,7 +68,7 @@ impl Stop {
 
 /// Waits until one of these can be read, a Unix signal comes, or the time is over.
 fn wait_for(descriptors: &mut [PollFd<'_>], time: Duration) -> Result<(), Errno> {
-    // Rounded up, for a wait of less than a tick must not become a busy one. Longer waits are several.
+    // Rounded up, because a wait of less than a tick must not become a busy loop. Longer waits are split.
     let limit = Timespec::try_from(time.min(WAIT_MAX) + Duration::from_micros(1)).ok();
     poll(descriptors, limit.as_ref()).none_if(Errno::INTR).map(drop)
 }
@@ -93,7 +93,7 @@ pub(crate) struct Arrivals {
 }
 
 impl Watch {
-    /// Watches a directory; none where nothing can be watched.
+    /// Watches a directory; none if it cannot be watched.
     pub fn new(path: &Path) -> Option<Self> {
         let descriptor = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).ok()?;
         let flags = WatchFlags::MOVED_TO

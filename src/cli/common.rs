@@ -1,5 +1,5 @@
-//! What `serve` and `relay` can both be told, and the checked settings made of it: the input directory, the socket and who may use
-//! it, the log.
+//! Options that both `serve` and `relay` have, and the checked settings made from them: the input directory, the socket
+//! and who may use it, the log.
 
 use std::num::NonZeroU32;
 use std::path::PathBuf;
@@ -52,7 +52,7 @@ pub struct CommonOptions {
 }
 
 impl CommonOptions {
-    /// The groups that nobody knows.
+    /// The groups that do not exist.
     pub fn unknown_groups(&self) -> Vec<Failure> {
         let groups =
             [(&self.socket_group, "--socket-group"), (&self.operator_group, "--operator-group")];
@@ -62,7 +62,7 @@ impl CommonOptions {
     }
 }
 
-/// What was said, checked.
+/// The checked settings.
 #[derive(Debug)]
 pub struct CommonSettings {
     pub input: PathBuf,

@@ -1,5 +1,5 @@
-//! The arguments of `fetch`, as typed, and the list that they describe, checked. What a `[[fetcher]]` of the
-//! configuration file has, too, is [`List`]'s.
+//! The arguments of `fetch`, as typed, and the checked list that they describe. Options that a `[[fetcher]]` of the
+//! configuration file has, too, are in [`List`].
 
 use std::path::PathBuf;
 

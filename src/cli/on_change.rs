@@ -1,4 +1,4 @@
-//! The arguments of `on-change`, as typed, and the checked settings made of them.
+//! The arguments of `on-change`, as typed, and the checked settings made from them.
 
 use std::ffi::OsString;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -13,7 +13,7 @@ use crate::exit::{ExitCode, Failure};
 use crate::schedule::machine::Timing;
 use crate::schedule::watch::Trees;
 
-/// The longest name of an on-change, in bytes: with what is added to it, it is a file's name.
+/// The longest name of an on-change, in bytes: with additions it becomes a file name.
 const NAME_BYTES_MAX: usize = 200;
 
 #[derive(Debug, Args)]
@@ -134,7 +134,7 @@ mod tests {
         }
     }
 
-    /// What is typed becomes settings, with the reference's times; what is wrong is named.
+    /// Arguments become settings, with the reference's times; wrong ones are named.
     #[test]
     fn typed_settings_are_checked() {
         let settings = typed(&["a", "b", "--", "/bin/make", "-j"]).unwrap();

@@ -1,5 +1,5 @@
-//! What can be said to `relay`, by flags, by the environment or in a configuration file, and the checked settings made of it,
-//! once. As `serve`'s.
+//! The options of `relay`, from flags, the environment or a configuration file, and the checked settings made from
+//! them. Like those of `serve`.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -66,7 +66,7 @@ fn within(some: RangeInclusive<u32>) -> RangedI64ValueParser<u32> {
     RangedI64ValueParser::new().range(i64::from(*some.start())..=i64::from(*some.end()))
 }
 
-/// What was said, checked.
+/// The checked settings.
 #[derive(Debug)]
 pub struct RelaySettings {
     pub link: Settings,
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
     use crate::cli::{Cli, Command};
 
-    /// What is typed, with a file that has this text.
+    /// Settings from these arguments, and a file with this text.
     fn settings(words: &[&str], file: Option<&str>) -> Result<RelaySettings, String> {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("relay.toml");
@@ -125,7 +125,7 @@ mod tests {
     const FILE: &str = "broker = 'amqp://u:secret@h/'\ninput_dir = 'in'\nsocket = '/s'\nname = 'one'\n\
         message_rows = 7\nsocket_mode = '0660'\naccept_input_after = '5m'\n";
 
-    /// A flag wins over the file, whose paths are its directory's; where nothing is said there are defaults.
+    /// A flag wins over the file, whose paths are relative to its directory; otherwise there are defaults.
     #[test]
     fn flags_win_over_the_file() {
         let found = settings(&[], Some(FILE)).unwrap();

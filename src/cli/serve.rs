@@ -1,7 +1,7 @@
-//! What can be said to `serve`, by flags, by the environment or in a configuration file. The checked settings are made of it by
-//! [`settings`].
+//! The options of `serve`, from flags, the environment or a configuration file. [`settings`] makes the checked settings
+//! from them.
 //!
-//! A key of the file is an option by its name ([`crate::config::keys`]), but for the tables, which no flag can say.
+//! A key of the file is an option's name ([`crate::config::keys`]), except for the tables, which have no flags.
 
 mod settings;
 #[cfg(test)]
@@ -26,7 +26,7 @@ use crate::exit::{ExitCode, Failure};
 use crate::stores::{self, BUMP_SHARE_MAX, Database, Durability};
 pub use settings::ServeSettings;
 
-/// Longest lease: as good as for ever, and far from where a sum of seconds overflows.
+/// Longest lease: practically for ever, and far from overflowing a sum of seconds.
 const LEASE_SECONDS_MAX: i64 = 10 * 31_557_600;
 /// Attempts that may be kept.
 const HISTORY: RangeInclusive<i64> = 1_000..=50_000_000;
@@ -131,7 +131,7 @@ impl ServeOptions {
         }
     }
 
-    /// What is wrong with it, though the parser took it.
+    /// Errors that the parser cannot find.
     pub fn faults(&self, said: &Said) -> Vec<Failure> {
         let unfit = self.unfit(said).map(|text| Failure::new(ExitCode::Configuration, text));
         let url = match &self.database {
@@ -141,7 +141,7 @@ impl ServeOptions {
         unfit.into_iter().chain(url).chain(self.common.unknown_groups()).collect()
     }
 
-    /// What does not go together, or with the kind of database.
+    /// Options that exclude each other, or do not fit the kind of database.
     fn unfit(&self, said: &Said) -> Option<&'static str> {
         Some(match &self.database {
             _ if self.classic && said.has("lease") => {

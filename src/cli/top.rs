@@ -1,4 +1,4 @@
-//! The arguments of `top`, as typed, and the settings made of them.
+//! The arguments of `top`, as typed, and the settings made from them.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -118,7 +118,7 @@ fn verdict(broker: &Broker, found: &BrokerCheck) -> Result<(), Failure> {
     Err(Failure::new(ExitCode::Unavailable, text))
 }
 
-/// Those of which nobody was told that they are deleted stay.
+/// Dead letters are only deleted once that could be printed.
 async fn dead_letters(
     broker: &Broker,
     number: u16,

@@ -1,7 +1,7 @@
-//! `shiftboss check`: reads fetcher files as the daemon would, and says what it would skip.
+//! `shiftboss check`: reads fetcher files as the daemon would, and reports what it would skip.
 //!
-//! It needs no database and changes nothing. Names, entries and lines are judged by the
-//! daemon's own parts; here is only the walk over the directory.
+//! It needs no database and changes nothing. Names, entries and lines are judged by the daemon's own code; this module
+//! only walks over the directory.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -22,7 +22,7 @@ use crate::fetch::read_lines;
 pub mod config;
 pub mod database;
 
-/// Skipped lines that are listed: files of another format may have millions. All are counted.
+/// Most skipped lines that are listed: files of another format may have millions. All are counted.
 const LISTED_MAX: usize = 100_000;
 
 #[derive(Default, Serialize)]
@@ -37,7 +37,8 @@ struct Checked {
     skipped_lines: u64,
 }
 
-/// What was found under a name. Neither a content nor an error: it has nothing of a fetcher file's name, and is no fault.
+/// What was found under a name. With neither a content nor an error, the name is not meant as a fetcher file's, and is
+/// not a fault.
 #[derive(Serialize)]
 struct Found {
     #[serde(serialize_with = "lossy")]
@@ -140,8 +141,8 @@ fn check(input_dir: &Path) -> io::Result<Checked> {
     Ok(checked)
 }
 
-/// Opens what is to be read; nothing when it has gone since the directory was listed, as
-/// files there do; else says why it is not read.
+/// Opens a file to read; `None` if it has gone since the directory was listed, as is normal there; an error says why it
+/// is not read.
 fn open(directory: &Directory, name: &OsStr) -> Result<Option<File>, String> {
     let opened = match directory.look(name) {
         Ok(Entry::File(_)) => directory.open_file(name),
@@ -156,8 +157,8 @@ fn open(directory: &Directory, name: &OsStr) -> Result<Option<File>, String> {
     }
 }
 
-/// Reads one file to its end, and lists at most `room` skipped lines; and why that ended before. A growing one may end
-/// within a line.
+/// Reads one file to its end, and lists at most `room` skipped lines; also returns why it stopped early. A growing file
+/// may end within a line.
 fn read(file: File, is_growing: bool, room: usize) -> (Content, Option<String>) {
     let (skipped, complete) = (Vec::new(), !is_growing);
     let mut content = Content { skipped, complete, accepted_lines: 0, skipped_lines: 0 };

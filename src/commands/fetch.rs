@@ -27,8 +27,8 @@ use crate::terminal::progress_line;
 /// Between two looks of the clock that is shown.
 const TICK: Duration = Duration::from_millis(200);
 
-/// Fetches until all is done, or a signal says that it is enough. A run that a signal ended ends the process here,
-/// with 128 and the signal's number.
+/// Fetches until everything is done, or a signal comes. If a signal ended a run, the process ends here, with 128 plus
+/// the signal's number.
 pub fn run(input: PathBuf, list: List) -> Result<(), Failure> {
     look_for(&list.spec().program).map_err(Failure::of(ExitCode::Configuration))?;
     let (name, every) = (list.name.as_str().to_owned(), list.every);
@@ -97,8 +97,8 @@ fn failure(name: &str, FetchError { code, outcome }: FetchError) -> Failure {
     Failure::new(code, text)
 }
 
-/// What a run shows while it goes on: on a terminal how far it is, and always what its command complains of and which
-/// lines are faulty. All on standard error.
+/// What a run shows on standard error while it goes on: its progress, if that is a terminal, its command's complaints,
+/// and faulty lines.
 struct Show {
     /// Hidden where there is no terminal.
     bar: ProgressBar,
@@ -123,7 +123,7 @@ fn bar(name: &str) -> ProgressBar {
             "lines",
             |state: &ProgressState, out: &mut dyn fmt::Write| {
                 let lines = if state.pos() == 1 { "line" } else { "lines" };
-                // What cannot be shown is not.
+                // If it cannot be shown, it is left out.
                 let _ = write!(out, "{} {lines}", HumanCount(state.pos()));
             },
         ));
@@ -133,7 +133,7 @@ fn bar(name: &str) -> ProgressBar {
 }
 
 impl Observer for Show {
-    /// Escaped as the daemon does it. Nobody may be reading.
+    /// Escaped as by the daemon. There may be no reader.
     fn complaint(&mut self, line: &[u8]) {
         let line = [self.prefix.as_bytes(), &escaped_line(line)].concat();
         self.bar.suspend(|| standard_error::write(&line));

@@ -92,7 +92,7 @@ pub fn run(command: Command) -> Result<(), Failure> {
     }
 }
 
-/// What a command cannot do without, with some to spare; connections and jobs at once come on top.
+/// The resources that a command needs, with some to spare; connections and simultaneous jobs are added to that.
 fn needs(command: &Command) -> Needs {
     let (descriptors, threads) = match command {
         Command::Serve(_) | Command::Relay(_) => (48, 8),

@@ -94,7 +94,7 @@ async fn watch(
     Ok(ended.map_or(0, |(_, signal)| SIGNAL_BASE + signal))
 }
 
-/// What a status says that does not change.
+/// The constant part of a status.
 fn report(settings: &OnChangeSettings) -> Report {
     let absolute =
         |path: &std::path::Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
@@ -122,8 +122,8 @@ fn print_status(name: Option<&str>, json: bool) -> Result<(), Failure> {
     Err(Failure::new(ExitCode::Unavailable, message))
 }
 
-/// On a terminal, somebody sits there and wonders why nothing happens: says what is waited for, and until
-/// when. Elsewhere it says nothing.
+/// On a terminal, shows what it is waiting for, and until when, so that the user knows why nothing happens. Elsewhere
+/// it shows nothing.
 fn on_terminal(mut inner: Observer, timing: Timing) -> Observer {
     let mut state = String::new();
     Box::new(move |status| {
@@ -137,7 +137,7 @@ fn on_terminal(mut inner: Observer, timing: Timing) -> Observer {
     })
 }
 
-/// What is waited for; `None` where that is a run, which is logged.
+/// What it is waiting for; `None` for a run, because that is logged.
 fn awaited(status: &Status, timing: &Timing, now: i64) -> Option<String> {
     let left = span(status.next_possible_run.map_or(0, |at| at.saturating_sub(now)));
     let long = |time: Duration| humantime::format_duration(time).to_string();
@@ -223,7 +223,7 @@ mod tests {
         awaited(&status, &TIMING, 1_000)
     }
 
-    /// The run at the start is no change's; a cooldown is as long as it was set.
+    /// The run at the start is not caused by a change; a cooldown is as long as it was set.
     #[test]
     fn what_is_waited_for() {
         assert_eq!(said("idle", 0), None);

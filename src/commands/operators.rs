@@ -1,6 +1,7 @@
 //! `shiftboss add`, `cancel`, `retry`, `requeue`, `hold`, `unhold`, `bump`, `pause`, `resume`, `drain`, `run-fetcher`, `accept-input`,
 //! `forget` and `health`: each sends a request to a running daemon, and prints its answer, one JSON object, or the sentence that
-//! [`orders`](crate::orders) makes of it. Of several keys each is a request of its own. `forget --daemon` alone asks no daemon.
+//! [`orders`](crate::orders) makes of it. With several keys, each is a request of its own. Only `forget --daemon` works
+//! without a daemon.
 
 mod drain;
 mod retry_failed;
@@ -67,7 +68,8 @@ fn hold(cli::Hold { of, prefix, time, reason, by }: cli::Hold) -> Result<(), Fai
     }
 }
 
-/// Asks for each key by itself. What is refused of one of several is said at once, and the others are done all the same.
+/// Sends a request for each key. If one of several is refused, that is reported at once, and the others are done all
+/// the same.
 fn for_each(
     of: KeyArguments,
     mut ask: impl FnMut(&DaemonArguments, Key) -> Result<(), Failure>,
@@ -81,7 +83,7 @@ fn for_each(
                 if are_several
                     && matches!(failure.code(), ExitCode::BadData | ExitCode::AlreadyRunning) =>
             {
-                // Nobody may be reading.
+                // There may be no reader.
                 let _ = writeln!(io::stderr(), "shiftboss: {failure}");
                 refused = Some(failure.code());
             }
@@ -99,7 +101,7 @@ fn tell<V: Verb<Answer: DeserializeOwned + Said>>(
     show(&answer, daemon.json, answer.object.said())
 }
 
-/// The same for each key, in the name of somebody whom the daemon is to remember.
+/// The same for each key, in the name of a person whom the daemon is to remember.
 fn tell_as<V: Verb<Answer: DeserializeOwned + Said>>(
     By { by }: By,
     of: KeyArguments,

@@ -1,6 +1,6 @@
 //! `shiftboss output`: what a key's jobs wrote, from the files of workers with `--log-dir`; an attempt of it, to its end.
 //!
-//! Nobody is asked: the files say which attempts there are, and how they ended. Of all keys: [`all_keys`].
+//! It asks no daemon: the files say which attempts there are, and how they ended. For all keys: [`all_keys`].
 
 mod all_keys;
 mod follow;
@@ -18,7 +18,7 @@ use crate::outputs::screen::{Colours, line};
 use crate::outputs::{Outputs, days_until};
 use crate::text::{columns, shown};
 
-/// What is read at once.
+/// Bytes that are read at once.
 const PIECE_BYTES: u64 = 64 * 1024;
 
 pub fn run(typed: OutputArguments) -> Result<(), Failure> {
@@ -74,14 +74,14 @@ impl Found {
         self.part.as_ref().map_or(0, |part| part.begin)
     }
 
-    /// Behind what there is of it now.
+    /// The end of its present content.
     fn end(&self) -> Result<u64, Failure> {
         let length = self.file.metadata().map_err(unreadable)?.len();
         Ok(self.part.as_ref().map_or(length, |part| part.end(length)))
     }
 }
 
-/// Why there is nothing to show: a directory without days is none of workers.
+/// Why there is nothing to show: a directory without days is not one of workers.
 fn none(key: &str, typed: &OutputArguments) -> Failure {
     let of = typed.attempt.map(|number| format!("attempt {number} of ")).unwrap_or_default();
     let on = typed.day.as_ref().map(|day| format!(" on {day}")).unwrap_or_default();
@@ -146,7 +146,8 @@ fn last_lines(file: &mut File, from: u64, to: u64, count: usize) -> io::Result<u
     }
 }
 
-/// Shows a part of a file, in pieces that are whole lines if that is wanted, as `shown` makes them; where they end. `None`: nobody reads.
+/// Shows a part of a file, in pieces that are whole lines if that is wanted, in the form of `shown`; returns where they
+/// end. `None`: there is no reader.
 fn show(
     file: &mut File,
     mut at: u64,
@@ -176,7 +177,7 @@ fn show(
     }
 }
 
-/// Standard output, and what is made of bytes for it.
+/// Standard output, and how bytes are shown on it.
 #[derive(Debug, Clone, Copy)]
 struct Screen {
     is_plain: bool,
@@ -188,7 +189,8 @@ impl Screen {
         Self { is_plain: raw || !io::stdout().is_terminal() }
     }
 
-    /// Shows what there is of a part of a file; on a terminal whole lines. Where it ends; `None`: nobody reads.
+    /// Shows the present content of a part of a file; on a terminal in whole lines. Returns where it ends; `None`:
+    /// there is no reader.
     fn follow(self, file: &mut File, from: u64, to: u64) -> Result<Option<u64>, Failure> {
         show(file, from, to, !self.is_plain, |bytes| self.made(bytes))
     }

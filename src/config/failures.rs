@@ -1,5 +1,5 @@
-//! `[job_retry]` and `[backoff]` in the configuration file: what becomes of tasks that fail, and of keys whose jobs fail again and
-//! again. The stores go by the rules that are made of them ([`Retries`], [`Backoff`]).
+//! `[job_retry]` and `[backoff]` in the configuration file: what happens to tasks that fail, and to keys whose jobs
+//! fail repeatedly. They become the queue's rules ([`Retries`], [`Backoff`]).
 
 use std::num::NonZeroU32;
 use std::path::Path;

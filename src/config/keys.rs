@@ -1,6 +1,6 @@
-//! Options that a configuration file may say, too. A key of the file is an option's name, and its value is read as the flag's, so
-//! the definition of the command line is the only one: of a key's name, its parser, its default and its help. A flag wins over the
-//! environment, and that over the file.
+//! Options that a configuration file may have, too. A key of the file is an option's name, and its value is parsed like
+//! the flag's, so the command line's definition is the only one: of a key's name, parser, default and help. A flag wins
+//! over the environment, and that over the file.
 //!
 //! `serve` and `relay` have their arguments as [`Configured`] options. The keys of the file's tables are options of no command.
 
@@ -31,14 +31,14 @@ const NUMBERS: [&str; 2] = ["N", "SHARE"];
 
 /// A value in a file, and where it stands.
 pub type Value<'a> = Spanned<DeValue<'a>>;
-/// What was written for options, by their names.
+/// The written values of options, by their names.
 pub type Written = BTreeMap<String, Vec<OsString>>;
 
-/// Options that a file, or a table in it, says.
+/// Options that a file, or a table in it, may have.
 pub trait Keys: Args {
-    /// What a file has beside them, which no flag can say.
+    /// Tables that a file may have besides them, without flags.
     const TABLES: &'static [&'static str] = &[];
-    /// Of these, what is written nearer says all.
+    /// If a source of higher precedence has any of these, it replaces all of them.
     const TOGETHER: &'static [&'static str] = &[];
 
     /// Takes one of the tables.
@@ -52,7 +52,7 @@ pub trait Keys: Args {
     }
 }
 
-/// Options as they were typed or are in the environment, and the file that may say more.
+/// Options from the command line or the environment, and the file that may have more.
 #[derive(Debug, Clone)]
 pub struct Configured<T> {
     pub file: Option<PathBuf>,
@@ -64,13 +64,13 @@ pub struct Configured<T> {
 impl<T> UnwindSafe for Configured<T> {}
 
 impl<T: Keys> Configured<T> {
-    /// Without what the file says.
+    /// The options without the file.
     pub fn typed(&self) -> Result<(T, Said), Failure> {
         of_table(&DeTable::new(), 0..0, Path::new(""), &self.written)
             .map_err(|fault| Failure::usage(fault.what))
     }
 
-    /// And behind it what the file says, if one is named.
+    /// The options, with the file's values after them, if one is named.
     pub fn behind(&self, file: Option<&File>) -> Result<(T, Said), Failure> {
         file.map_or_else(|| self.typed(), |file| file.behind(&self.written))
     }
@@ -119,7 +119,7 @@ fn switch(arg: Arg) -> Arg {
     arg.default_value("false").default_missing_value("true").hide_default_value(true)
 }
 
-/// What options have: as it was written, or their defaults.
+/// The values of options: as written, or their defaults.
 #[derive(Debug, Clone)]
 pub struct Said(BTreeMap<String, (Vec<OsString>, bool)>);
 
@@ -149,14 +149,14 @@ fn said(definition: &Command, matches: &ArgMatches) -> Said {
     Said(definition.get_arguments().map(|option| one(option.get_id().as_str())).collect())
 }
 
-/// What a text says, behind what is written already.
+/// The values in a text, after those that are already written.
 pub fn of_text<T: Keys>(
     text: &str,
     directory: &Path,
     written: &Written,
 ) -> Result<(T, Said), Fault> {
     let table = DeTable::parse(text).map_err(|error| not_toml(&error))?;
-    // What is wrong with all of it, is so from the first line on.
+    // An error of the whole file is located at its first line.
     of_table(table.get_ref(), 0..0, directory, written)
 }
 
@@ -166,7 +166,7 @@ pub fn of_value<T: Keys>(value: &Value<'_>, directory: &Path) -> Result<T, Fault
     Ok(of_table(table, value.span(), directory, &Written::new())?.0)
 }
 
-/// The options of a file or of one of its tables: each is a flag by its name, and the environment says nothing.
+/// The options of a file or of one of its tables: each is a flag of its name, without the environment.
 pub fn definition<T: Args>() -> Command {
     let command = T::augment_args(Command::new(FILE)).no_binary_name(true).disable_help_flag(true);
     command.mut_args(|arg| {
@@ -235,7 +235,7 @@ fn of_table<T: Keys>(
     Ok((options, said(&definition, &matches)))
 }
 
-/// What is wrong with a key, whatever the others are.
+/// What is wrong with a key by itself.
 fn wrong_alone<T: Args>(written: &Written, key: &str) -> Option<String> {
     let one = Written::from([(key.to_owned(), written.get(key)?.clone())]);
     let alone = definition::<T>().mut_args(|arg| arg.required(false));
@@ -277,7 +277,7 @@ fn one(option: &Arg, value: &DeValue<'_>, directory: &Path) -> Result<OsString, 
         DeValue::Float(number) if is_number(option) => number.to_string(),
         DeValue::Array(_) => return Err("one value is needed here, not a list".to_owned()),
         DeValue::Table(_) => return Err("one value is needed here, not a table".to_owned()),
-        // A mode in octal is no number as TOML has them, and a time has a unit.
+        // An octal mode is not a TOML number, and a time has a unit.
         _ => return Err("write this in quotes".to_owned()),
     };
     match option.get_value_hint() {
@@ -307,7 +307,7 @@ fn no_key<T: Keys>(name: &str, definition: &Command) -> String {
     unknown("key", name, &options.chain(T::TABLES.iter().copied()).collect::<Vec<_>>())
 }
 
-/// What was meant, or what may be.
+/// The name that was probably meant, or those that are possible.
 fn unknown(what: &str, name: &str, known: &[&str]) -> String {
     let hint = match did_you_mean(name, known.iter().copied()) {
         hint if hint.is_empty() => format!("; there are: {}", known.join(", ")),

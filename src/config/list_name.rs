@@ -21,7 +21,7 @@ fn suffix_bytes() -> usize {
 }
 
 impl ListName {
-    /// The name, or why it is none.
+    /// The name, or why it is invalid.
     pub fn new(text: &str) -> Result<Self, String> {
         if text == TASKS_FETCHER {
             return Err(format!(
@@ -75,8 +75,8 @@ impl ListName {
         format!(".{}.fetch.part", self.0)
     }
 
-    /// The file that names what changed before a run of the daemon's, for its command: beside the
-    /// database, or the socket where that is on a server; there none but the daemon writes.
+    /// The file that names what changed before a run of the daemon's, for its command: beside the database, or the
+    /// socket if the database is on a server. Only the daemon writes there.
     pub fn changed_file(&self, beside: &Path) -> PathBuf {
         lock::hidden(beside, &format!("{}.changed", self.0))
     }

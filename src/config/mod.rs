@@ -27,7 +27,7 @@ use fetcher::OnChangeTable;
 pub use fetcher::{DaemonFiles, FetcherTable, List, Watch, check_own_files, fetchers};
 pub use list_name::ListName;
 
-/// A longer file is none that a person wrote.
+/// A longer file was not written by a person.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
 
 /// The tables that a file may have, with their keys as options, for the documents.
@@ -40,7 +40,7 @@ pub fn tables() -> [(&'static str, Command); 4] {
     ]
 }
 
-/// What is wrong with a place in the text, in bytes from its beginning.
+/// An error at a position in the text, in bytes from its beginning.
 #[derive(Debug)]
 pub struct Fault {
     pub place: Range<usize>,
@@ -65,7 +65,7 @@ impl File {
         Ok(Self { path, text })
     }
 
-    /// What it is relative to.
+    /// The directory that its paths are relative to.
     pub fn directory(&self) -> &Path {
         self.path.parent().unwrap_or(Path::new("/"))
     }
@@ -80,7 +80,7 @@ impl File {
         self.behind(&keys::Written::new())
     }
 
-    /// All of it, behind what was written elsewhere.
+    /// The whole file, after what was written elsewhere.
     pub fn behind<T: Keys>(&self, written: &keys::Written) -> Result<(T, keys::Said), Failure> {
         let read = keys::of_text(&self.text, self.directory(), written);
         read.map_err(|fault| self.wrong(fault))
@@ -93,7 +93,7 @@ impl File {
     }
 }
 
-/// What the library says of a text that it cannot read.
+/// The library's error for a text that it cannot parse.
 fn not_toml(error: &toml::de::Error) -> Fault {
     Fault { place: error.span().unwrap_or_default(), what: error.message().to_owned() }
 }

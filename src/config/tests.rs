@@ -1,4 +1,4 @@
-//! What a file may say, and what is said of one that is wrong.
+//! What a file may contain, and the errors of a wrong one.
 
 use super::keys::Value;
 use super::*;
@@ -44,7 +44,7 @@ fn options(text: &str) -> Result<ServeOptions, (usize, String)> {
     read.map(|(options, _)| options).map_err(line)
 }
 
-/// What is said is there, and the rest has the defaults of the commands.
+/// The written values are there, and the rest has the commands' defaults.
 #[test]
 fn a_whole_file_is_read() {
     let options = options(WHOLE).unwrap();
@@ -64,7 +64,7 @@ fn a_whole_file_is_read() {
     assert_eq!((list.min_lines, list.min_share, notes.rerun_on_failure), (1, 0.5, false));
 }
 
-/// Each mistake is told with the line it is in, and with what is wrong or was meant.
+/// Each mistake is reported with its line, and with what is wrong or was meant.
 #[test]
 fn mistakes_are_told_with_their_line() {
     let fetcher = |lines: &str| format!("lease = '2h'\n[[fetcher]]\nname = 'a'\n{lines}\n");
@@ -142,7 +142,7 @@ fn there_are_not_too_many_fetchers() {
     assert!(line == 4001 && what.contains("1000"), "{line}: {what}");
 }
 
-/// Files that are none of a person's.
+/// Files that were not written by a person.
 #[test]
 fn strange_files_are_refused() {
     let directory = tempfile::tempdir().unwrap();
@@ -163,7 +163,7 @@ fn strange_files_are_refused() {
 }
 
 proptest::proptest! {
-    /// Whatever becomes of a file, it is read or refused with a line that it has.
+    /// However a file is mangled, it is read, or refused with a line that it has.
     #[test]
     fn a_mangled_file_is_read_or_refused(
         cuts in proptest::collection::vec((0_usize..WHOLE.len(), 0_usize..12, "[ -~\n\u{0}é\"'=\\[\\]]{0,6}"), 1..5)

@@ -42,12 +42,12 @@ pub fn parse_glob(text: &str) -> Result<String, GlobError> {
     Ok(glob)
 }
 
-/// A path that a file says.
+/// Checks a path in a file.
 pub(super) fn check_path(text: &str) -> Result<(), String> {
     if text.is_empty() || text.contains('\0') {
         return Err("name a path, or leave the key out".to_owned());
     }
-    // A shell's word for a home directory means nothing here.
+    // A shell's `~` for a home directory means nothing here.
     if Path::new(text).starts_with("~") {
         return Err("~ is not expanded here: write the whole path".to_owned());
     }

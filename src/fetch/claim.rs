@@ -1,5 +1,5 @@
-//! The directory's side of fetching: who may deliver a list, which files of it there are, and how a
-//! new one takes its place. Every step leaves the directory in a state the daemon makes sense of.
+//! The directory's side of fetching: who may deliver a list, which files of it there are, and how a new one takes its
+//! place. Every step leaves the directory in a state that the daemon understands.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -74,7 +74,8 @@ impl Claim {
         Ok(None)
     }
 
-    /// The lines of a complete list that the daemon takes; none where there is no file, or none that the daemon reads.
+    /// The number of lines of a complete list that the daemon takes; `None` if there is no file, or the daemon does not
+    /// read it.
     fn count(&self, name: &OsStr) -> io::Result<Option<u64>> {
         let Entry::File(_) = self.directory.look(name)? else {
             return Ok(None);
@@ -110,7 +111,7 @@ impl Claim {
         }
     }
 
-    /// Removes a file; says whether there was one.
+    /// Removes a file; returns whether there was one.
     fn remove(&self, name: impl AsRef<OsStr>) -> io::Result<bool> {
         match rustix::fs::unlinkat(&self.directory, name.as_ref(), AtFlags::empty()) {
             Ok(()) => Ok(true),
@@ -140,9 +141,8 @@ pub struct Part {
 }
 
 impl Part {
-    /// Begins a list, with a number above those of all others, and removes what a fetch that was
-    /// killed has left. The daemon reads it from now on if it is `live`, else once it is whole.
-    /// Returns what is to be written to, too.
+    /// Begins a list, with a number above all others, and removes what a killed fetch has left. The daemon reads it
+    /// from now on if it is `live`, else once it is complete. Also returns the file to write to.
     pub fn begin(claim: Arc<Claim>, live: bool) -> Result<(Self, File), FetchError> {
         let files = claim.files()?;
         let stamp = stamp_above(&claim, &files)?;
@@ -212,7 +212,7 @@ impl Drop for Part {
     }
 }
 
-/// The time, or what follows the largest number there is.
+/// The time, or the successor of the largest existing number.
 fn stamp_above(claim: &Claim, files: &[ListFile]) -> Result<i64, FetchError> {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let now = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);

@@ -38,9 +38,9 @@ pub struct Intake {
     complaints: LinePrefixer,
     reader: LineReader,
     tally: Tally,
-    /// The line that has not ended yet: the daemon reads the file and is to find whole lines.
+    /// The unfinished line: the daemon reads the file and should only find whole lines.
     held: Vec<u8>,
-    /// Why no more can be written.
+    /// Why nothing more can be written.
     error: Option<io::Error>,
 }
 
@@ -52,8 +52,7 @@ impl Intake {
         Self { file, observer, complaints, reader, tally, held: Vec::new(), error: None }
     }
 
-    /// Takes the next piece of the list; says whether it could be written. After an error the rest is
-    /// thrown away.
+    /// Takes the next piece of the list; returns whether it could be written. After an error the rest is dropped.
     pub fn take(&mut self, piece: &[u8]) -> bool {
         if self.error.is_none() {
             let mut lines = Vec::new();
@@ -91,7 +90,7 @@ impl Intake {
         let line_end = piece.iter().rposition(|byte| matches!(byte, b'\n' | b'\r'));
         let end = match line_end {
             Some(last) => last + 1,
-            // Nobody waits for the end of a line that is too long to be taken.
+            // A line that is too long to be taken is not held back until its end.
             None if self.held.len() + piece.len() > LINE_MAX_BYTES => piece.len(),
             None => 0,
         };
@@ -172,7 +171,7 @@ mod tests {
         text
     }
 
-    /// The file ends with a line's end whenever it is looked at, and has all in the end.
+    /// The file always ends with a line's end, and is complete at last.
     #[test]
     fn whole_lines_are_written() {
         let mut file = tempfile::tempfile().unwrap();

@@ -1,9 +1,9 @@
 //! Fetches a list: runs a command whose standard output is the list, and puts it in place of the
 //! former one once it is whole and looks right. Until then the former one stays.
 //!
-//! `shiftboss fetch` and the daemon's own fetchers call it. A [`List`] in, an outcome out: when to run and what
-//! to show is the caller's. What waits for a lock or for a sync is done beside the runtime's thread; the growing
-//! file is written on it. [`claim`] is the directory's side, [`intake`] the command's output.
+//! `shiftboss fetch` and the daemon's own fetchers call it. A [`List`] in, an outcome out: the caller decides when to
+//! run and what to show. Waiting for a lock or a sync is done on other threads than the runtime's; the growing file is
+//! written on that. [`claim`] is the directory's side, [`intake`] the command's output.
 
 mod claim;
 mod intake;
@@ -31,10 +31,10 @@ pub struct Delivered {
     pub tally: Tally,
 }
 
-/// Why a list was not fetched. The former list is untouched, or stands beside the new one.
+/// Why a list was not fetched. The former list is untouched, or exists beside the new one.
 #[derive(Debug)]
 pub struct FetchError {
-    /// What `fetch` exits with.
+    /// The exit code of `fetch`.
     pub code: ExitCode,
     /// How the run ended, as a shell would report it, and why.
     pub outcome: Outcome,
@@ -133,7 +133,7 @@ impl Fetcher {
         if is_stopped {
             return Err(FetchError::unavailable("stopped while the command was running"));
         }
-        // What could not be written is told when the intake is finished.
+        // A failure to write is reported when the intake is finished.
         if end.is_success() || lock(intake).is_broken() {
             return Ok(());
         }
@@ -141,8 +141,8 @@ impl Fetcher {
     }
 }
 
-/// The runs of one fetcher, each shown by an observer of its own. If they are shared, somebody may fetch the list by
-/// hand between two of them.
+/// The runs of one fetcher, each shown by an observer of its own. If they are shared, the list may be fetched by hand
+/// between two of them.
 pub fn runs(
     fetcher: Fetcher,
     observer: impl Fn() -> Box<dyn Observer> + 'static,
@@ -181,7 +181,7 @@ fn output(intake: &Arc<Mutex<Intake>>, broken: &Arc<Notify>) -> Output {
     }))
 }
 
-/// What may wait for a lock or a disk is done beside the runtime's thread.
+/// Runs code that may wait for a lock or a disk on another thread than the runtime's.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, FetchError> + Send + 'static,
 ) -> Result<T, FetchError> {

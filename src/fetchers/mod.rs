@@ -1,8 +1,8 @@
 //! Fetchers that the daemon runs itself, as its configuration file says: each has a schedule of [`crate::schedule`]
 //! and fetches by [`crate::fetch`] (docs/spec/on-change.md, docs/configuration.md).
 //!
-//! [`Fetchers`] is a service of the supervision tree, started by `serve`. Here is what a run shows; the fetchers'
-//! supervision is in [`supervisor`], their memory over restarts in [`record`]. No SQL, no socket.
+//! [`Fetchers`] is a service of the supervision tree, started by `serve`. This module has what a run shows; the
+//! fetchers' supervision is in [`supervisor`], their memory over restarts in [`record`]. No SQL, no socket.
 
 mod record;
 mod supervisor;
@@ -38,8 +38,8 @@ pub struct Fetchers {
 }
 
 impl Fetchers {
-    /// Runs those that are wanted, whose lists go to `input`; what is sent later takes their place.
-    /// The files for their commands are `beside` a file of the daemon's own.
+    /// Runs the wanted fetchers, whose lists go to `input`; a later set replaces them. The files for their commands are
+    /// `beside` a file of the daemon's own.
     pub fn new(
         input: PathBuf,
         beside: PathBuf,

@@ -11,7 +11,7 @@ use shiftboss_protocol::model::UnixSeconds;
 use crate::config::FetcherTable;
 use crate::schedule::scheduler::Status;
 
-/// A fetcher of which nothing is known.
+/// The record of an unknown fetcher.
 pub(super) fn new(name: Arc<str>) -> FetcherRecord {
     FetcherRecord { name, state: String::new(), run_started: None, last_run: None, next_run: None }
 }
@@ -30,12 +30,12 @@ pub(super) fn update(record: &mut FetcherRecord, status: &Status) {
     }
 }
 
-/// At a start the watch has so long, beyond the debounce, to have its own first run begin.
+/// How long, beyond the debounce, the watch has after a start to begin its own first run.
 const WATCH_GRACE: Duration = Duration::from_secs(10);
 
-/// How long to wait for the first run by the clock: `every` after the last one, whoever ran it; at
-/// once after one that was broken off, or that failed and is to be tried again or was said anew. One that
-/// watches runs at the start in any case, and leaves the clock some time: it may have nothing to watch.
+/// How long to wait for the first run by the clock: `every` after the last one, whatever started that; at once after
+/// one that was broken off, or that failed and must be retried or was configured anew. A fetcher with a watch runs at
+/// the start in any case; the clock waits a while for that, because there may be nothing to watch.
 pub(super) fn first_due(
     table: &FetcherTable,
     record: &FetcherRecord,
@@ -52,7 +52,7 @@ pub(super) fn first_due(
     let Some(last) = last.filter(|last| last.exit_code == 0 || !is_tried_again) else {
         return Some(soonest);
     };
-    // A clock that was set back makes nobody wait for longer than that.
+    // Even if the clock was set back, the wait is not longer than that.
     let since = u64::try_from(now.saturating_sub(last.started)).unwrap_or(0);
     Some(every.saturating_sub(Duration::from_secs(since)).max(soonest))
 }

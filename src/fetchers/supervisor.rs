@@ -1,8 +1,8 @@
-//! The supervisor of managed fetchers: keeps those that run equal to those that are wanted, and what is noted of them
-//! equal to how they are.
+//! The supervisor of managed fetchers: keeps the running ones equal to the wanted ones, and their notes equal to their
+//! state.
 //!
 //! [`super::Fetchers`] starts it. Each fetcher has a task ([`Supervisor::keep`]) that starts its schedule, replaces it when
-//! it is configured anew, and starts it again when it dies. It knows no command and no machine.
+//! it is configured anew, and starts it again when it dies. It does not know commands or the state machine.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashSet};
@@ -56,7 +56,7 @@ const STOP_GRACE: Duration = Duration::from_secs(3);
 /// Makes the runs of a fetcher.
 pub(super) type Runs = Box<dyn Fn(&FetcherTable) -> StartRun>;
 
-/// A schedule that is neither ended nor replaced. Dropped, it is asked to end.
+/// A schedule that is neither ended nor replaced. If dropped, it is asked to end.
 struct Running {
     requests: UnboundedSender<RunNow>,
     status: Status,
@@ -71,10 +71,10 @@ pub(super) struct Supervisor {
     wanted: watch::Receiver<Vec<FetcherTable>>,
     /// To storage, which remembers how they are, and to the input directory's watcher.
     links: FetcherLinks,
-    /// The wall clock: what is planned is noted in its time.
+    /// The wall clock: plans are noted in its time.
     clock: Rc<dyn Clock>,
     running: RefCell<BTreeMap<Arc<str>, Running>>,
-    /// What is stored of each fetcher, or is to be.
+    /// The stored record of each fetcher, or the one that must be stored.
     records: RefCell<BTreeMap<Arc<str>, FetcherRecord>>,
     /// Those whose records could not be stored, and will be.
     unsaved: RefCell<HashSet<Arc<str>>>,
@@ -128,7 +128,7 @@ impl Supervisor {
                     Ok(name) => _ = kept.remove(&name),
                     Err(panic) => std::panic::resume_unwind(panic.into_panic()),
                 },
-                // Without a sender nobody is left who could want anything else.
+                // Without a sender the wanted set can no longer change.
                 Ok(()) = wanted.changed() => {}
                 () = self.stopped() => {}
             }
@@ -231,7 +231,7 @@ impl Supervisor {
         actix_rt::spawn(schedule.run(received))
     }
 
-    /// Waits until nothing is left of a schedule that nobody asks any more.
+    /// Waits until nothing is left of a schedule that was asked to end.
     async fn end(&self, mut life: Life) {
         let too_long = async {
             self.stopped().await;
@@ -244,7 +244,7 @@ impl Supervisor {
         let _ = life.await;
     }
 
-    /// Takes in how a fetcher is. A run that is broken off has not ended: it is still to be done.
+    /// Notes the state of a fetcher. A run that is broken off has not ended: it must still be done.
     fn note(self: &Rc<Self>, name: &Arc<str>, status: &Status) {
         match self.running.borrow_mut().get_mut(name) {
             Some(running) if !*self.stopping.borrow() => running.status = status.clone(),
@@ -256,7 +256,7 @@ impl Supervisor {
         self.save(name);
     }
 
-    /// Forgets what is known of others: they are run no more.
+    /// Forgets the records of others: they no longer run.
     fn forget_all_but(self: &Rc<Self>, kept: &HashSet<Arc<str>>) {
         let gone = |name: &Arc<str>, _: &mut FetcherRecord| !kept.contains(name);
         let gone: Vec<_> = self.records.borrow_mut().extract_if(.., gone).collect();
@@ -266,7 +266,7 @@ impl Supervisor {
         }
     }
 
-    /// Stores how a fetcher is, or that it is none any more; later, if that fails.
+    /// Stores a fetcher's record, or that it no longer exists; later, if that fails.
     fn save(self: &Rc<Self>, name: &Arc<str>) {
         let (supervisor, name) = (Rc::clone(self), Arc::clone(name));
         actix_rt::spawn(async move {
@@ -319,8 +319,8 @@ impl Supervisor {
         start(changed, stop).await
     }
 
-    /// Waits while the input directory is lost: a list that is put into another one would be taken for what the
-    /// input holds, and nobody else's list is there.
+    /// Waits while the input directory is lost: if a list were put into another directory, that would be taken for the
+    /// input, without everyone else's lists.
     async fn input_is_there(&self, name: &str) {
         let mut is_warned = false;
         // Without an answer the daemon stops in a moment.
@@ -358,7 +358,7 @@ fn of_name<'a>(tables: &'a [FetcherTable], name: &str) -> Option<&'a FetcherTabl
     tables.iter().find(|table| table.list.name.as_str() == name)
 }
 
-/// Resolves when something else than this table is wanted: with false if nobody is left to want anything.
+/// Resolves when the wanted table differs from this one: with false if there is no sender left.
 async fn other_than(wanted: &mut watch::Receiver<Vec<FetcherTable>>, table: &FetcherTable) -> bool {
     let is_other = |tables: &Vec<_>| of_name(tables, table.list.name.as_str()) != Some(table);
     wanted.wait_for(is_other).await.is_ok()

@@ -1,4 +1,4 @@
-//! The supervisor over runs that are no commands and a queue in memory, under a paused clock.
+//! The supervisor over fake runs and a queue in memory, under a paused clock.
 
 mod scene;
 
@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 
 use scene::{SECOND, Scene, every, runs, with};
 
-/// It runs at once and then by the clock, and what is noted says so.
+/// It runs at once and then by the clock, and the notes say so.
 #[actix::test]
 async fn fetchers_run_by_the_clock() {
     let scene = Scene::new(vec![every("a")], |seen| seen.takes.set(30 * SECOND));
@@ -59,7 +59,7 @@ async fn a_run_begins_when_that_is_noted() {
     assert_eq!(scene.seen.noted.borrow().as_slice(), [true, true]);
 }
 
-/// Whoever causes a run: the next one by the clock is `every` later.
+/// Whatever causes a run, the next one by the clock is `every` later.
 #[actix::test]
 async fn the_clock_counts_from_the_last_run() {
     let scene = Scene::new(vec![with("a", "rerun_on_failure = true")], |seen| {
@@ -69,7 +69,7 @@ async fn the_clock_counts_from_the_last_run() {
     assert_eq!(scene.began(), runs(&[("a", 0), ("a", 1), ("a", 3), ("a", 103)]));
 }
 
-/// There are places for so many runs; the others wait for their turn, also for their end.
+/// The number of simultaneous runs is limited; the others wait for their turn, also for their end.
 #[actix::test]
 async fn not_all_run_at_once() {
     let tables = (0..=super::RUNS_MAX).map(|number| every(&format!("n{number}"))).collect();
@@ -84,7 +84,7 @@ async fn not_all_run_at_once() {
     assert_eq!(scene.seen.on.get(), 0);
 }
 
-/// One that failed and is said anew runs at once; one that did not waits for its time.
+/// A fetcher that failed and is configured anew runs at once; one that did not fail waits for its time.
 #[actix::test]
 async fn what_is_mended_runs_at_once() {
     let scene = Scene::new(vec![every("a")], |seen| seen.codes.borrow_mut().extend([1]));
@@ -96,7 +96,7 @@ async fn what_is_mended_runs_at_once() {
     assert_eq!(scene.began(), runs(&[("a", 0), ("a", 10)]));
 }
 
-/// What cannot be asked is asked again, and what cannot be noted is noted later.
+/// A request that fails is repeated, and a note that fails is stored later.
 #[actix::test]
 async fn a_memory_that_fails_is_tried_again() {
     let scene = Scene::new(vec![every("a")], |seen| {
@@ -109,8 +109,7 @@ async fn a_memory_that_fails_is_tried_again() {
     assert_eq!(scene.record("a").last_run.unwrap().exit_code, 0);
 }
 
-/// An operator has one run now, and the clock counts from then; not beside a run that is on, and not one that
-/// nobody knows.
+/// An operator runs one now, and the clock counts from then; not beside a present run, and not an unknown fetcher.
 #[actix::test]
 async fn an_operator_has_one_run() {
     let scene =
@@ -147,7 +146,7 @@ async fn a_run_waits_for_the_input_directory() {
     assert_eq!(scene.began().len(), 1);
 }
 
-/// When the wall clock is set, what is planned is noted in the new time, and runs come when they would have.
+/// When the wall clock is set, plans are noted in the new time, and runs begin when they would have.
 #[actix::test]
 async fn a_wall_clock_that_is_set_changes_no_plan() {
     let scene = Scene::new(vec![every("a")], |_| ());

@@ -1,4 +1,4 @@
-//! The note beside a lock file: who holds the lock, for others to read. It says nothing of whether it is held.
+//! The note beside a lock file: who holds the lock, for others to read. It does not say whether the lock is held.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
@@ -10,7 +10,7 @@ use shiftboss_protocol::answers::live::Daemon;
 
 use crate::safe_file;
 
-/// A holder's note is no longer: three paths and two numbers.
+/// Longest note of a holder: three paths and two numbers.
 const NOTE_BYTES_MAX: u64 = 64 * 1024;
 
 /// This process as a daemon, with what it works on.
@@ -26,7 +26,7 @@ pub fn this_process(database: &Path, input_dir: &Path, socket: &Path) -> Daemon 
 pub struct Note {
     path: PathBuf,
     file: File,
-    /// What it said before; `None`: it was made.
+    /// Its former content; `None`: it did not exist.
     before: Option<Vec<u8>>,
 }
 
@@ -42,7 +42,7 @@ impl Note {
         replace(&mut self.file, &serde_json::to_vec(holder)?)
     }
 
-    /// The lock is given up. `is_kept`: what it says would only mislead; else all is as before.
+    /// The lock is given up. `is_kept`: empties the note, which would now mislead; otherwise restores the former state.
     pub fn close(&mut self, is_kept: bool) -> io::Result<()> {
         match (is_kept, &self.before) {
             (true, _) => self.file.set_len(0),

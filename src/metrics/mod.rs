@@ -1,8 +1,8 @@
-//! Metrics of a queue and its daemon, for `shiftboss metrics` and the page's `/metrics`: what is measured. How it is written is
-//! in [`families`].
+//! Metrics of a queue and its daemon, for `shiftboss metrics` and the web page's `/metrics`: what is measured.
+//! [`families`] writes them.
 //!
-//! The database tells how the queue is, whether or not a daemon runs; the daemon what it counts of itself. Neither is asked
-//! for anything that grows with the queue.
+//! The state of the queue is from the database, whether or not a daemon runs; the daemon's own counters are from the
+//! daemon. Neither is asked for anything that grows with the queue.
 
 mod families;
 
@@ -28,7 +28,7 @@ pub const CLASSIC: &str = "classic";
 #[derive(Debug)]
 pub struct Scrape {
     snapshot: Snapshot,
-    /// `None`: none runs, or it tells us nothing.
+    /// `None`: none runs, or it does not answer us.
     daemon: Option<DaemonMetrics>,
     /// Bytes of the database's file and of its log; none of a database on a server.
     files: Option<[u64; 2]>,
@@ -58,7 +58,7 @@ impl Scrape {
     }
 }
 
-/// What the daemon counts, if one answers. Under `--classic`, and in an older one, there is no such request.
+/// The daemon's counters, if it answers. Under `--classic`, and in older versions, there is no such request.
 pub fn ask(snapshot: &Snapshot) -> Option<DaemonMetrics> {
     let LockState::By(daemon) = &snapshot.target.daemon else { return None };
     if !snapshot.is_served() || snapshot.queue.policy.as_deref() == Some(CLASSIC) {

@@ -1,5 +1,5 @@
-//! Which attempts are in a file of outputs, and where: its index says so ([`log_index`]). The lines that begin with `===` in the
-//! file itself are for people; a job may print such lines, too.
+//! Which attempts are in a file of outputs, and where, according to its index ([`log_index`]). The lines that begin
+//! with `===` in the file itself are for people; a job may print such lines, too.
 
 use std::fs::File;
 use std::io;
@@ -22,13 +22,13 @@ pub struct Part {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ending {
-    /// Behind the line that tells it.
+    /// Position after the line that reports the end.
     pub at: u64,
     /// `None`: its worker died, and another attempt has begun since.
     pub told: Option<Told>,
 }
 
-/// What a worker told of an end.
+/// A worker's record of an end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Told {
     pub words: String,
@@ -37,7 +37,7 @@ pub struct Told {
 }
 
 impl Part {
-    /// Where it ends, in a file of so many bytes.
+    /// Where it ends, in a file of `length` bytes.
     pub fn end(&self, length: u64) -> u64 {
         self.ending.as_ref().map_or(length, |ending| ending.at.min(length))
     }

@@ -16,8 +16,8 @@ impl Outputs {
         days.find(|day| matches!(self.open(key, day), Ok(Some(_))))
     }
 
-    /// The end of what a key's jobs wrote on a day; or of an attempt, the last one with its number, with the lines before and behind
-    /// it that say what was run and how it ended.
+    /// The end of the output of a key's jobs on a day; or of an attempt, the last one with its number, with the lines
+    /// before and after it that say what was run and how it ended.
     pub fn end(
         &self,
         key: &str,
@@ -50,7 +50,7 @@ pub struct End {
     pub is_cut: bool,
 }
 
-/// A file, at the place from which on it has so many bytes at most.
+/// A file, positioned so that at most `bytes_max` bytes follow.
 pub fn start_of_end(mut file: File, bytes_max: u64) -> io::Result<File> {
     seek_end(&mut file, bytes_max).map(|_| file)
 }
@@ -60,7 +60,7 @@ fn seek_end(file: &mut File, bytes_max: u64) -> io::Result<u64> {
     file.seek(SeekFrom::Start(start))
 }
 
-/// The last bytes of a file, at most so many, from the beginning of a line on.
+/// The last bytes of a file, at most `bytes_max`, from the beginning of a line on.
 fn end_of(file: &mut File, bytes_max: u64) -> io::Result<End> {
     let start = seek_end(file, bytes_max)?;
     let mut bytes = Vec::new();

@@ -1,15 +1,16 @@
-//! What jobs wrote, as a screen may show it: what would steer a terminal, or mislead, by its number. Pure.
+//! The output of jobs in a form that is safe for a screen: characters that would control a terminal, or mislead, are
+//! escaped. Pure.
 
 use crate::escape::shown_bytes;
 
-/// What becomes of colours.
+/// How colours are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Colours {
     Kept,
     LeftOut,
 }
 
-/// A line without its end. What was written over is left out: it counts as it was at last.
+/// A line without its end. Overwritten text is left out: only the last state counts.
 pub fn line(text: &[u8], colours: Colours) -> String {
     let text = text.strip_suffix(b"\r").unwrap_or(text);
     let mut left = text.rsplit(|byte| *byte == b'\r').next().unwrap_or(text);

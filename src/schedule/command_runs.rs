@@ -20,20 +20,20 @@ use crate::{safe_file, standard_error};
 const PATHS: &str = "{paths}";
 /// Names the file with the changed paths, each ended by a NUL.
 const CHANGED: &str = "SHIFTBOSS_CHANGED";
-/// `1`: the file names all that changed. `0`: anything else may have changed, too.
+/// `1`: the file names everything that changed. `0`: more may have changed.
 const CHANGED_WHOLE: &str = "SHIFTBOSS_CHANGED_WHOLE";
-/// What Linux grants to arguments and environment together, whatever the stack's limit.
+/// What Linux grants, at least, to arguments and environment together, whatever the stack's limit.
 const ARGUMENTS_BYTES_MIN: u64 = 128 * 1024;
 /// And what it grants at most.
 const ARGUMENTS_BYTES_MAX: u64 = 6 * 1024 * 1024;
-/// Left free, as POSIX advises, for what the command adds to its own children's environment.
+/// Left free, as POSIX advises, for additions of the command to its own children's environment.
 const ARGUMENTS_BYTES_SPARE: usize = 4096;
 
 /// A shell's code for what cannot be executed: a run without its file.
 const NOT_EXECUTABLE: u8 = 126;
 
-/// The runs of a command of the user's. Its standard output is ours; its standard error goes to ours, a line at a time,
-/// behind `name` unless that is a terminal.
+/// The runs of a user's command. Its standard output is ours; its standard error goes to ours, a line at a time, with
+/// `name` in front unless that is a terminal.
 pub fn command_runs(name: String, command: CommandSpec, changed_file: ChangedFile) -> StartRun {
     let (guardian, changed_file) = (Guardian::default(), Rc::new(changed_file));
     Rc::new(move |changed, stop| {
@@ -66,8 +66,8 @@ pub async fn run_command(
     Ok(running.wait_or_stop(stop).await)
 }
 
-/// The command has our standard output, so that nobody but itself waits for whoever reads there; we write its standard
-/// error as lines.
+/// The command has our standard output, so that only it waits for the reader there; we write its standard error as
+/// lines.
 fn log_of(name: &str) -> Output {
     let mut log = Log(LinePrefixer::for_log(line_prefix(name)));
     Output::Stderr(Box::new(move |_, piece: &[u8]| standard_error::write(&log.0.feed(piece))))
@@ -86,7 +86,8 @@ impl Drop for Log {
 pub struct ChangedFile(pub PathBuf);
 
 impl ChangedFile {
-    /// Writes it, beside the runtime's thread, and gives it and the paths to a command that is about to be started.
+    /// Writes the file, on another thread than the runtime's, and gives it and the paths to a command that is about to
+    /// be started.
     async fn give(&self, command: &mut CommandSpec, changed: Changed) -> io::Result<()> {
         let file = self.0.clone();
         let written = tokio::task::spawn_blocking(move || write(&file, &changed).map(|()| changed));

@@ -1,7 +1,7 @@
-//! Keeps a watch open and says what changed. Used by [`super::scheduler`].
+//! Keeps a watch open and reports what changed. Used by [`super::scheduler`].
 //!
-//! Watching and listing trees can take long, so the watch works beside the runtime's thread. A watch that fails is
-//! opened anew, with a growing delay, and then anything may have changed.
+//! Watching and listing trees can take long, so the watch works on another thread than the runtime's. A watch that
+//! fails is opened anew, with a growing delay, and then anything may have changed.
 
 #[cfg(test)]
 pub(super) mod tests;
@@ -21,13 +21,13 @@ use tracing::{debug, info, warn};
 use super::paths::Changed;
 use super::watch::{Trees, Wake, Watch, WatchError, kernel};
 
-/// From a watch that failed to the next one: at first, and at the longest.
+/// Pause between a failed watch and the next: the first, and the longest.
 const REOPEN: [Duration; 2] = [Duration::from_millis(200), Duration::from_secs(10)];
 
 /// Opens a watch; may take long.
 pub(super) type Opener = Arc<dyn Fn() -> Result<Box<dyn Watch>, WatchError> + Send + Sync>;
 
-/// An opening, or a turn, which found something, beside the runtime's thread. A watch that fails is closed there.
+/// An opening, or a turn that finds something, on another thread than the runtime's. A failed watch is closed there.
 type Work = JoinHandle<Result<(Box<dyn Watch>, Option<Changed>), WatchError>>;
 
 enum State {
@@ -41,12 +41,12 @@ enum State {
 pub struct Follower {
     opener: Opener,
     state: State,
-    /// What was found and is not told yet.
+    /// What was found and not reported yet.
     found: Changed,
     /// Once a watch has been open, a failure is no reason to give up.
     may_fail: bool,
     delays: Backoff,
-    /// The last failure that was logged: the same again is no news.
+    /// The last failure that was logged: it is not logged again.
     warned: Option<String>,
 }
 
@@ -64,7 +64,7 @@ impl Follower {
         Self { opener, state, found, may_fail, delays, warned: None }
     }
 
-    /// What changed next; at first when the watch is open. May be cancelled. After an error nothing can be watched.
+    /// The next change; the first once the watch is open. May be cancelled. After an error nothing can be watched.
     pub async fn next(&mut self) -> Result<Changed, WatchError> {
         while self.found.is_empty() {
             match &self.state {
@@ -82,7 +82,7 @@ impl Follower {
         Ok(take(&mut self.found))
     }
 
-    /// What changed until now; nothing while no watch can be had. May be cancelled.
+    /// What changed until now; nothing while there is no watch. May be cancelled.
     pub async fn drain(&mut self) -> Result<Changed, WatchError> {
         // A turn that is on may have begun too early.
         self.worked().await?;
@@ -154,7 +154,7 @@ fn opening(opener: &Opener) -> State {
 
 async fn woken(wake: Wake, turned: Instant) -> io::Result<()> {
     match wake {
-        // Waited for anew each time, so what was read before wakes nobody.
+        // Awaited anew each time, so that what was already read does not wake it.
         Wake::Readable(descriptor) => readiness(descriptor)?.readable().await.map(drop),
         Wake::After(pause) => {
             sleep_until(turned + pause).await;

@@ -11,11 +11,11 @@ use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use thiserror::Error;
 
-/// Left out if nothing else is said: what Git, Emacs (with its kin) and Vim keep beside files, the number
-/// being the file by which Vim tries a directory out. `--ignore '!*.tmp'` takes one of them back.
+/// Left out by default: what Git, Emacs (and similar editors) and Vim keep beside files; the number is the file with
+/// which Vim tests a directory. `--ignore '!*.tmp'` takes one of them back.
 pub const LEFT_OUT: [&str; 8] =
     [".git", "*.~undo-tree~", "*.tmp", ".#*", "\\#*#", "*~", ".*.sw?", "4913"];
-/// A file that says what to leave out of its directory and those in it.
+/// A file that says what to leave out of its directory and all below.
 const GITIGNORE: &str = ".gitignore";
 /// The same for a whole repository, below its root.
 const EXCLUDE: &str = ".git/info/exclude";
@@ -39,8 +39,8 @@ pub struct Globs {
 
 impl Globs {
     /// Takes what matches one of `taken` (all, if there is none) and is not left out by `left_out`;
-    /// of several that match the last one counts, and `!` turns it round. With `gitignore`, the
-    /// trees' own `.gitignore` files count too, behind `left_out`.
+    /// of several that match the last one counts, and `!` negates it. With `gitignore`, the trees' own `.gitignore`
+    /// files count, too, after `left_out`.
     pub fn new(taken: &[String], left_out: &[String], gitignore: bool) -> Result<Self, GlobError> {
         let own = LEFT_OUT.iter().map(|glob| (*glob).to_owned());
         let left_out: Vec<String> = own.chain(left_out.iter().cloned()).collect();
@@ -80,8 +80,8 @@ impl Globs {
         };
     }
 
-    /// What is in a directory of a root's tree and not left out, by its path below the root, and whether it is a
-    /// directory.
+    /// The contents of a directory of a root's tree that are not left out, by their paths below the root, and whether
+    /// each is a directory.
     pub fn list<'a>(
         &'a self,
         root: &'a Path,
@@ -100,7 +100,7 @@ impl Globs {
         self.gitignores.is_some() && path.file_name().is_some_and(|name| name == GITIGNORE)
     }
 
-    /// Whether this is left out, and all that is in it. What leads there is not.
+    /// Whether this is left out, with everything in it. The directories that lead there are not checked.
     pub fn leaves_out(&self, root: &Path, path: &Path, is_dir: bool) -> bool {
         match self.left_out.matched(path, is_dir) {
             Match::Ignore(_) => true,
@@ -182,7 +182,7 @@ mod tests {
         assert!(!counts(&below, "notes/a.log"));
     }
 
-    /// What is left out if nothing is said, and how to take it back.
+    /// What is left out by default, and how to take it back.
     #[test]
     fn editors_leavings_are_left_out() {
         let all = globs(&[], &["build/", "!*.tmp"]);
@@ -203,7 +203,7 @@ mod tests {
         assert!(wrong.to_string().contains("[z-a]"), "{wrong}");
     }
 
-    /// A tree within a repository is under that one's rules, too; what is above that is not read.
+    /// A tree within a repository also follows that repository's rules; files above that are not read.
     #[test]
     fn a_repositorys_rules_count_within_it() {
         let directory = tempfile::tempdir().unwrap();

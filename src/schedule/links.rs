@@ -1,6 +1,6 @@
-//! The links on the way to what is watched: a release that is switched (`current -> release/2`), Kubernetes' `..data`, a file
-//! that is reached through links. Used by [`super::tree_watch`], whose watches and events it shares; it reads links, and
-//! nothing else.
+//! The links on the way to watched paths: a release that is switched (`current -> release/2`), Kubernetes' `..data`, a
+//! file that is reached through links. Used by [`super::tree_watch`], whose watches and events it shares; it reads
+//! links, and nothing else.
 
 use std::collections::{HashMap, VecDeque};
 use std::ffi::OsString;
@@ -45,7 +45,7 @@ impl Way {
                     }
                     target.components().rev().for_each(|it| left.push_front(part(it)));
                 }
-                // It is no link.
+                // It is not a link.
                 Err(error) if error.kind() == io::ErrorKind::InvalidInput => end = next,
                 Err(error) => return Err(error),
             }
@@ -70,7 +70,7 @@ pub struct Links {
 }
 
 impl Links {
-    /// Watches the links on the way to the roots and the files of the trees, and the files behind them.
+    /// Watches the links on the way to the roots and the files of the trees, and the files that they lead to.
     pub fn open(
         trees: &Trees,
         add: &mut AddWatch,
@@ -105,7 +105,7 @@ impl Links {
             }
             links.ways.push((path.clone(), way));
         }
-        // What was switched before it was watched.
+        // Finds links that were switched before they were watched.
         links.look_again().map(|()| links)
     }
 

@@ -1,8 +1,8 @@
 //! When a run is due: a pure value, (state, event, now) → (state, whether a run starts).
 //!
-//! [`super::scheduler`] holds one and does what it says. All that may follow what stands in one table
-//! ([`TABLE`]), from which the transitions, the tests and the picture in docs/spec/on-change.md come. No clock
-//! here: `now` is a time since any fixed moment that never runs backwards. Spec 1 and 2.
+//! [`super::scheduler`] holds one and acts on it. All transitions are in one table ([`TABLE`]), from which the code,
+//! the tests and the diagram in docs/spec/on-change.md come. No clock here: `now` is a time since any fixed moment, and
+//! never runs backwards. Spec 1 and 2.
 
 #[cfg(test)]
 mod tests;
@@ -12,24 +12,24 @@ use std::time::Duration;
 use shiftboss_protocol::backoff::Backoff;
 use thiserror::Error;
 
-/// A monotonic time: since a fixed moment that the caller chooses.
+/// A monotonic time, since a fixed moment that the caller chooses.
 pub type Moment = Duration;
 
 /// The clock's step. "Longer than" a time means by one step at least.
 pub const TICK: Duration = Duration::from_millis(1);
-/// From a failed run to its first repetition, if there is any.
+/// Delay from a failed run to its first retry, if there is one.
 pub const RETRY_FIRST: Duration = Duration::from_secs(1);
 /// The longest such time; it doubles with each failure in a row.
 pub const RETRY_MAX: Duration = Duration::from_secs(3600);
 
-/// How long what is waited for. The default waits for nothing.
+/// How long to wait for what. The default does not wait.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Timing {
     /// A run starts when nothing has changed for longer than this.
     pub debounce: Duration,
-    /// Or so long after the first change that no run has served yet.
+    /// A run is also due this long after the first change that no run has served yet.
     pub max_wait: Duration,
-    /// From the end of a run to the start of the next more than this goes by.
+    /// More than this time passes between the end of a run and the start of the next.
     pub cooldown: Duration,
     /// Whether a failed run is tried again, without a change.
     pub retry: bool,
@@ -77,7 +77,7 @@ pub enum Event {
     Start,
     /// The run has ended, well or without being tried again.
     Done,
-    /// The run has failed, and is to be tried again.
+    /// The run has failed, and must be retried.
     Failed,
     /// The time after a run is over.
     Ready,
@@ -86,7 +86,7 @@ pub enum Event {
 /// From a state by an event to a state. A run starts where that state is the first of a run.
 pub type Row = (State, Event, State);
 
-/// All that can happen. What is not here is an error of the program.
+/// All possible transitions. Any other is a bug in the program.
 pub const TABLE: [Row; 22] = {
     use Event::{Done, Due, Failed, Ready, Start, Touch};
     use State::{Backoff, Cooldown, CooldownPending, Idle, Running, RunningPending, Waiting};
@@ -104,7 +104,7 @@ pub const TABLE: [Row; 22] = {
         (RunningPending, Touch, RunningPending),
         (RunningPending, Due, RunningPending),
         (RunningPending, Done, CooldownPending),
-        // What changed may be what was wrong: the next run waits for the cooldown alone.
+        // The change may have fixed the failure: the next run waits only for the cooldown.
         (RunningPending, Failed, CooldownPending),
         (Cooldown, Touch, CooldownPending),
         (Cooldown, Due, CooldownPending),
@@ -130,7 +130,7 @@ pub struct Machine {
     /// The first and the last change that no run has served yet.
     touched: Option<(Moment, Moment)>,
     last_run: Moment,
-    /// From a failed run to the next try, if there is one.
+    /// Delays from a failed run to the next retry, if there is one.
     retries: Backoff,
     retry_delay: Duration,
 }

@@ -1,9 +1,9 @@
-//! When something is to run: after changes, once it is quiet (docs/spec/on-change.md), by the clock, or when somebody
-//! asks; one run at a time. For `on-change`, `fetch --every` and the daemon's fetchers.
+//! When to run something: after changes, once it is quiet (docs/spec/on-change.md), by the clock, or on request; one
+//! run at a time. For `on-change`, `fetch --every` and the daemon's fetchers.
 //!
-//! Plain parts: [`machine`] decides when a run is due, [`paths`] keeps what changed, [`globs`] what counts,
-//! [`links`] what paths mean; [`tree_watch`] and [`poll_watch`] watch. [`follower`] keeps a watch open; [`scheduler`] starts runs.
-//! What a run does is behind [`scheduler::StartRun`]; [`command_runs`] is the one that starts a command.
+//! Plain parts: [`machine`] decides when a run is due, [`paths`] keeps what changed, [`globs`] decides what counts,
+//! [`links`] resolves paths; [`tree_watch`] and [`poll_watch`] watch. [`follower`] keeps a watch open; [`scheduler`]
+//! starts runs. What a run does is behind [`scheduler::StartRun`]; [`command_runs`] is the one that starts a command.
 
 pub mod command_runs;
 pub mod follower;
@@ -24,8 +24,8 @@ use poll_watch::PollWatch;
 use tree_watch::TreeWatch;
 use watch::{AddWatch, Trees, Watch, WatchError};
 
-/// Watches trees with inotify; where that cannot be, it is said why, and they are looked at every few
-/// seconds. May take long: to be called beside the runtime's thread.
+/// Watches trees with inotify; if that is not possible, logs why, and looks at them every few seconds. May take long:
+/// call it on another thread than the runtime's.
 pub fn open(trees: &Trees, add: AddWatch) -> Result<Box<dyn Watch>, WatchError> {
     let opened = match trees.roots.iter().find(|root| is_on_network(root)) {
         Some(root) => Err(WatchError::Network { path: root.clone() }),

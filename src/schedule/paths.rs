@@ -1,4 +1,4 @@
-//! What changed: paths, each once and not too many; and paths that a run changes itself, over and over.
+//! What changed: paths, each once and not too many; and paths that a run itself changes, again and again.
 //!
 //! Plain values. The watch fills a [`Changed`], a schedule gathers them for the next run and asks
 //! [`Loops`] which of them the run that is on made itself (spec 2.8, 2.9).
@@ -6,13 +6,13 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
-/// Paths that are kept for one run; what is more is left out, and the list says that it is not whole.
+/// Most paths that are kept for one run; more are left out, and the list is marked as incomplete.
 pub const PATHS_MAX: usize = 50_000;
 pub const PATHS_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Runs in a row that must have changed a path for it to count as their own.
 const RUNS_IN_A_ROW: u8 = 3;
 
-/// What changed since somebody asked last.
+/// What changed since the last call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Changed {
     paths: BTreeSet<PathBuf>,
@@ -27,7 +27,7 @@ impl Default for Changed {
 }
 
 impl Changed {
-    /// Something changed, and nobody knows what.
+    /// Something changed, but it is not known what.
     pub fn unknown() -> Self {
         Self { is_whole: false, ..Self::default() }
     }
@@ -62,7 +62,7 @@ impl Changed {
         self.is_whole = false;
     }
 
-    /// Leaves those paths out of which `is_out` says so.
+    /// Leaves out the paths for which `is_out` is true.
     pub fn leave_out(&mut self, is_out: impl Fn(&Path) -> bool) {
         self.paths.retain(|path| !is_out(path));
         self.bytes = self.paths.iter().map(|path| path.as_os_str().len()).sum();
@@ -72,7 +72,7 @@ impl Changed {
         self.paths.is_empty() && self.is_whole
     }
 
-    /// Whether all that changed is named.
+    /// Whether everything that changed is named.
     pub fn is_whole(&self) -> bool {
         self.is_whole
     }
@@ -128,7 +128,7 @@ mod tests {
         Changed::of(paths.iter().map(PathBuf::from))
     }
 
-    /// A path is kept once; beyond the limits the list says that it is not whole.
+    /// A path is kept once; beyond the limits the list is marked as incomplete.
     #[test]
     fn paths_are_kept_once_and_bounded() {
         let mut all = changed(&["b", "a", "b"]);

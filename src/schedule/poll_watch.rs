@@ -1,7 +1,7 @@
-//! A watch that looks again and again: where inotify has no watches left, or tells nothing (spec 2.10).
+//! A watch that polls: for when inotify has no watches left, or reports nothing (spec 2.10).
 //!
-//! It keeps two numbers for each name that counts, not the name itself: so what was removed is noticed
-//! and not named. Used through [`super::open()`].
+//! It keeps two numbers for each name that counts, not the name itself: so removals are noticed, but not named. Used
+//! through [`super::open()`].
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -12,14 +12,14 @@ use std::time::{Duration, Instant};
 use super::paths::Changed;
 use super::watch::{Trees, Wake, Watch, WatchError};
 
-/// From one look to the next, at least.
+/// Shortest pause between two looks.
 const PAUSE_MIN: Duration = Duration::from_secs(2);
-/// And so many times as long as a look takes.
+/// The pause is also at least this many times as long as a look takes.
 const PAUSE_SHARE: u32 = 10;
 
 pub struct PollWatch {
     trees: Trees,
-    /// By the path's hash: the hash of what tells that it changed.
+    /// By the path's hash: the hash of the metadata that shows a change.
     seen: HashMap<u64, u64>,
     took: Duration,
 }
@@ -32,8 +32,8 @@ impl PollWatch {
         Ok(watch)
     }
 
-    /// Looks at all trees: what is there, and what of it was not, or another, at the last look. What goes away
-    /// meanwhile is passed over: the next look tells.
+    /// Looks at all trees: what is there, and what of that is new or changed since the last look. What vanishes
+    /// meanwhile is skipped: the next look notices it.
     fn look(&mut self) -> Result<(HashMap<u64, u64>, Changed), WatchError> {
         let Trees { roots, files, globs } = &mut self.trees;
         let (mut now, mut changed) = (HashMap::with_capacity(self.seen.len()), Changed::default());
@@ -68,7 +68,7 @@ impl PollWatch {
     }
 }
 
-/// What tells that a file changed. Of a directory only that it is there: the names in it speak for
+/// The metadata that shows a change of a file. For a directory only its existence counts: the names in it are looked at
 /// themselves.
 fn stamp(metadata: &std::fs::Metadata) -> u64 {
     let (mtime, mtime_nsec) = (metadata.mtime(), metadata.mtime_nsec());
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
     use crate::schedule::globs::Globs;
 
-    /// What is made, changed, moved and removed is noticed; what is left out is not.
+    /// Creations, changes, moves and removals are noticed; left-out files are not.
     #[test]
     fn looking_finds_what_changed() {
         let directory = tempfile::tempdir().unwrap();

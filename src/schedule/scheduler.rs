@@ -1,7 +1,7 @@
-//! Starts runs when they are due: after changes, by the clock, and when somebody asks. One run at a time.
+//! Starts runs when they are due: after changes, by the clock, and on request. One run at a time.
 //!
-//! `on-change`, `fetch --every` and the daemon's fetchers use it. When a run is due is the [`Machine`]'s decision;
-//! what a run does is behind [`StartRun`]; an [`Observer`] hears of each new [`Status`].
+//! `on-change`, `fetch --every` and the daemon's fetchers use it. The [`Machine`] decides when a run is due;
+//! [`StartRun`] is what a run does; an [`Observer`] gets each new [`Status`].
 
 #[cfg(test)]
 mod tests;
@@ -25,7 +25,7 @@ use super::watch::WatchError;
 use crate::child::StartError;
 use crate::signals::Signals;
 
-/// How long the watch may take to say what changed when a run has ended.
+/// How long the watch may take to report what changed when a run has ended.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 /// Paths that are named in one line of the log.
 const PATHS_LOGGED: usize = 10;
@@ -81,8 +81,8 @@ pub struct Status {
 /// Hears of each new status.
 pub type Observer = Box<dyn FnMut(&Status)>;
 
-/// Asks a schedule for a run, whether anything changed or not. When nobody is left who could ask, the run that is on is
-/// ended, and no other begins.
+/// Asks a schedule for a run, whether anything changed or not. When all senders are gone, the present run is ended, and
+/// no other begins.
 pub struct RunNow;
 
 /// Runs by the clock.
@@ -94,7 +94,7 @@ pub struct Every {
     pub first: Duration,
 }
 
-/// What a schedule is made of.
+/// The parts of a schedule.
 pub struct Schedule {
     /// Names it in the log.
     pub name: String,
@@ -108,7 +108,8 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// Runs until nobody can ask for runs any more; how the run ended that was on then. Dropped, it kills that one.
+    /// Runs until all senders of requests are gone; returns how the last present run ended. If dropped, it kills that
+    /// run.
     pub async fn run(
         self,
         requests: UnboundedReceiver<RunNow>,
@@ -137,7 +138,7 @@ struct On {
     stop: oneshot::Sender<()>,
     /// In seconds since 1970.
     started: i64,
-    /// What changed before it: if it fails, the next one is given that, too.
+    /// What changed before it: if it fails, the next run gets that, too.
     given: Changed,
 }
 
@@ -153,7 +154,7 @@ struct Scheduler {
     loops: Loops,
     runs: u64,
     last_run: Option<EndedRun>,
-    /// What the wall clock showed at the origin, as far as is known now.
+    /// The wall clock's time at the origin, as far as is known now.
     wall_origin: i64,
     noted: Option<Status>,
 }
@@ -165,7 +166,7 @@ impl Scheduler {
             origin: Instant::now(),
             due: parts.every.map(|every| every.first),
             on: None,
-            // As long as a watch has said nothing, anything may have changed.
+            // As long as a watch has not reported, anything may have changed.
             changed: parts.watch.as_ref().map_or_else(Changed::default, |_| Changed::unknown()),
             loops: Loops::default(),
             runs: 0,
@@ -202,7 +203,7 @@ impl Scheduler {
                     self.set_due();
                     self.apply(Event::Due);
                 }
-                // The wall clock may have been set: what is planned is noted in its time.
+                // The wall clock may have been set: plans are noted in its time.
                 () = sleep(COMPARE_CLOCKS), if is_planned => {}
             }
         }
@@ -216,7 +217,7 @@ impl Scheduler {
         self.due = self.parts.every.map(|every| self.now().saturating_add(every.period));
     }
 
-    /// Hands an event to the machine and does what it says.
+    /// Passes an event to the machine and acts on the result.
     fn apply(&mut self, event: Event) {
         let moved = self.machine.on(event, self.now());
         let (machine, starts) = moved.unwrap_or_else(|refusal| panic!("a bug: {refusal}"));
@@ -233,7 +234,7 @@ impl Scheduler {
         let (stop, stopped) = oneshot::channel();
         let (run, given) = ((self.parts.start)(changed.clone(), stopped), changed);
         self.on = Some(On { run, stop, started: self.parts.clock.now(), given });
-        // Whoever caused it: the next one by the clock is a whole period away.
+        // Whatever caused it, the next one by the clock is a whole period away.
         self.set_due();
     }
 
@@ -256,7 +257,7 @@ impl Scheduler {
             }
         }
         self.report_loops();
-        // One that did not start has not failed, whatever is to become of those that do.
+        // A run that did not start has not failed, whether or not failed runs are retried.
         let is_again = is_unstarted || (exit_code != 0 && self.parts.timing.retry);
         self.apply(if is_again { Event::Failed } else { Event::Done });
         Ok(())
@@ -308,14 +309,14 @@ impl Scheduler {
         }
     }
 
-    /// Tells the observer, if there is anything new.
+    /// Notifies the observer, if there is anything new.
     fn note(&mut self) {
         let since = i64::try_from(self.now().as_secs()).unwrap_or(i64::MAX);
         let wall_origin = self.parts.clock.now().saturating_sub(since);
         if wall_origin.abs_diff(self.wall_origin) >= STEP_SECONDS {
             self.wall_origin = wall_origin;
         }
-        // "Longer than" a time is no second more.
+        // "Longer than" does not add a second.
         let wall = |at: Moment| {
             let seconds = at.saturating_sub(super::machine::TICK).as_secs_f64().ceil() as i64;
             self.wall_origin.saturating_add(seconds)
@@ -340,7 +341,7 @@ impl Scheduler {
     }
 }
 
-/// Awaits what there is; for ever, if there is nothing.
+/// Awaits a future, or for ever if there is none.
 async fn or_never<F: Future>(awaited: Option<F>) -> F::Output {
     match awaited {
         Some(awaited) => awaited.await,

@@ -1,9 +1,9 @@
-//! Files of those on-changes that run: a lock and a status for each name, in a directory of the user's
-//! own that a reboot empties.
+//! Files of running on-changes: a lock and a status for each name, in a directory of the user's own that a reboot
+//! empties.
 //!
-//! `on-change` takes a name there for its life, `--status` reads. The lock is the kernel's and goes with
-//! its process; the status stays after a kill, and says then how it was. What somebody removes meanwhile, as cleaners of
-//! `/tmp` do, is made again at once.
+//! `on-change` takes a name there for its life, `--status` reads. The lock is the kernel's and ends with its process;
+//! after a kill the status stays, with the last state. If a file is removed meanwhile, by a cleaner of `/tmp` for
+//! example, it is made again at once.
 
 use std::cell::RefCell;
 use std::ffi::OsString;
@@ -23,7 +23,7 @@ use crate::exit::{ExitCode, Failure};
 use crate::lock::{self, LockError};
 use crate::safe_file;
 
-/// A status is no longer; one that is was not written by us.
+/// Longest status: we do not write a longer one.
 const STATUS_BYTES_MAX: u64 = 1024 * 1024;
 const STATUS: &str = ".status";
 /// Between two looks at the files while their directory cannot be watched or made.
@@ -67,7 +67,7 @@ impl StatusFiles {
             }
             _ => {}
         }
-        // In a directory that all may write to somebody else may have been first.
+        // In a world-writable directory another user may have been first.
         let metadata = fs::symlink_metadata(&files.0).map_err(|error| files.unusable(&error))?;
         if metadata.is_dir() && metadata.uid() == user && metadata.mode() & 0o022 == 0 {
             return Ok(files);
@@ -156,7 +156,7 @@ impl NameFiles {
         &self.changed
     }
 
-    /// Writes what is noted to the status file; `report` says what does not change.
+    /// Writes each new status to the status file; `report` has the constant part.
     pub fn observer(&self, mut report: Report) -> Observer {
         let (path, last) = (self.status(), Rc::clone(&self.last));
         Box::new(move |status| {
@@ -166,7 +166,7 @@ impl NameFiles {
         })
     }
 
-    /// Makes again what is removed, as long as it is polled. It ends if somebody else has taken the name meanwhile.
+    /// Makes removed files again, as long as it is polled. It ends if another process has taken the name meanwhile.
     pub async fn keep(&self) -> Failure {
         loop {
             // Watched first, and looked at then.
@@ -237,8 +237,8 @@ fn write(path: &Path, report: &Report) -> bool {
 }
 
 impl Drop for NameFiles {
-    /// After a clean end there is no status. The lock file stays: were it removed, two could
-    /// each have one.
+    /// After a clean end there is no status. The lock file stays: if it were removed, two processes could each have
+    /// one.
     fn drop(&mut self) {
         let _ = fs::remove_file(self.status());
     }

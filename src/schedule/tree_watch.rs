@@ -1,10 +1,10 @@
 //! A recursive watch: one inotify watch for each directory of the trees (spec 1, 2.2 to 2.5).
 //!
-//! A follower opens it and takes turns with it, beside the runtime's thread. A directory is watched first and listed
-//! then, so that what is put into it at any moment is either listed or causes an event. A watch stands for the directory
-//! itself, however that is reached: one that moves is found at its new place by its watch, and what happens in it
-//! meanwhile is not missed. Events are hints: those from before a move name old places, those of the move come later and
-//! put that right; where some were lost the trees are looked at.
+//! A follower opens it and gives it turns, on another thread than the runtime's. A directory is first watched and then
+//! listed, so that what is put into it at any moment is either listed or causes an event. A watch stands for the
+//! directory itself, however that is reached: a moved directory is found at its new place by its watch, and nothing in
+//! it is missed meanwhile. Events are hints: those from before a move name old places, and the later ones of the move
+//! correct that; if some were lost, the trees are looked at.
 
 #[cfg(test)]
 mod tests;
@@ -25,9 +25,9 @@ use super::links::Links;
 use super::paths::Changed;
 use super::watch::{AddWatch, Trees, Wake, Watch, WatchError, changes};
 
-/// A turn that finds more and more to do ends after so long, and another one begins.
+/// A turn that finds more and more to do ends after this time, and another one begins.
 const TURN_MAX: Duration = Duration::from_millis(500);
-/// Warnings in a period; what is more is counted.
+/// Most warnings in a period; more are counted.
 const WARNINGS_MAX: u32 = 10;
 const WARNINGS_SECONDS: u32 = 60;
 
@@ -46,7 +46,7 @@ pub struct TreeWatch {
     unreadable: BTreeSet<Place>,
     links: Links,
     changed: Changed,
-    /// Events were lost, or cannot be trusted: all is to be looked at.
+    /// Events were lost, or cannot be trusted: everything must be looked at.
     is_unsure: bool,
     /// There is more to be read already.
     is_pressed: bool,
@@ -86,11 +86,11 @@ impl TreeWatch {
         self.by_place.iter().map(|(place, watch)| (self.path(place), watch.clone())).collect()
     }
 
-    /// Watches all trees. What is there now is no news.
+    /// Watches all trees. Their present content does not count as a change.
     fn find_all(&mut self) -> Result<(), WatchError> {
         let roots = (0..self.trees.roots.len()).map(|root| (root, PathBuf::new())).collect();
         self.find(roots, false)?;
-        // What looks doubtful now is so: a directory that is mounted within itself.
+        // What still looks inconsistent really is so: a directory that is mounted within itself.
         self.is_unsure = false;
         Ok(())
     }
@@ -122,7 +122,7 @@ impl TreeWatch {
             return Ok(());
         };
         if !self.is_attached(&event.wd) {
-            // If it is found at another place, what is in it is news.
+            // If it is found at another place, its content counts as changed.
             self.by_watch.remove(&event.wd);
             let _ = self.watches.remove(event.wd.clone());
             return Ok(());
@@ -143,7 +143,7 @@ impl TreeWatch {
         event.name.as_ref().map_or(Ok(()), |_| self.note_name(place, mask))
     }
 
-    /// The rights of a directory were changed: what could not be read there is looked at again.
+    /// The rights of a directory were changed: looks again at what could not be read there.
     fn find_readable(&mut self, place: &Place) -> Result<(), WatchError> {
         let found = self.unreadable.extract_if(.., |it| is_below(it, place)).collect();
         self.find(found, true)
@@ -155,7 +155,7 @@ impl TreeWatch {
             return Ok(());
         }
         self.is_unsure |= self.trees.globs.is_changed_by(&place.1);
-        // A directory that moves takes files with it, whose names nobody tells; so does a link to one.
+        // A directory that moves takes files with it, for which there are no events; so does a link to one.
         let takes_files = match is_dir {
             true => mask.intersects(EventMask::MOVED_FROM | EventMask::MOVED_TO),
             false => {
@@ -191,8 +191,8 @@ impl TreeWatch {
         }
     }
 
-    /// Watches the directories at these places and all below them. What is in one that had no watch counts as
-    /// changed, if that `is_news`.
+    /// Watches the directories at these places and all below them. With `is_news`, the content of one that had no watch
+    /// counts as changed.
     fn find(&mut self, mut places: Vec<Place>, is_news: bool) -> Result<(), WatchError> {
         while let Some(place) = places.pop() {
             if let Some(is_new) = self.watch(&place)? {
@@ -202,7 +202,7 @@ impl TreeWatch {
         Ok(())
     }
 
-    /// Watches the directory at a place. Whether it had no watch before; `None`: there is nothing to be listed.
+    /// Watches the directory at a place. Returns whether it had no watch before; `None`: there is nothing to list.
     fn watch(&mut self, place: &Place) -> Result<Option<bool>, WatchError> {
         let path = self.path(place);
         let mut mask = changes();

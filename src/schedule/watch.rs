@@ -1,5 +1,5 @@
-//! What a follower needs of a watch, how one fails, and what it asks of the system. [`super::tree_watch`] and
-//! [`super::poll_watch`] are the two there are. No waiting here.
+//! What a follower needs from a watch, how one fails, and what it asks of the system. [`super::tree_watch`] and
+//! [`super::poll_watch`] implement it. No waiting here.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -41,7 +41,7 @@ impl Trees {
         }
         let names = paths.iter().map(|path| path.file_name().unwrap_or_default().to_string_lossy());
         let taken: Vec<String> = names.map(|name| format!("/{}", escaped(&name))).collect();
-        // What is named counts, whatever it is; nothing in the directories beside it does.
+        // Named files count, whatever they are; nothing else in their directories does.
         let back = taken.iter().map(|glob| format!("!{glob}"));
         let left_out: Vec<String> = std::iter::once("/*/".to_owned()).chain(back).collect();
         let here = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
@@ -57,7 +57,7 @@ fn escaped(name: &str) -> String {
     name.chars().flat_map(|c| special(c).then_some('\\').into_iter().chain([c])).collect()
 }
 
-/// A watch on trees. Everything may take long: it is called beside the runtime's thread.
+/// A watch on trees. Every call may take long, so it is called on another thread than the runtime's.
 pub trait Watch: Send {
     /// Takes what happened until now, or a part of it.
     fn turn(&mut self) -> Result<Changed, WatchError>;
@@ -70,11 +70,11 @@ pub trait Watch: Send {
 pub enum Wake {
     /// When this descriptor becomes readable.
     Readable(Arc<OwnedFd>),
-    /// So long after the last turn.
+    /// This long after the last turn.
     After(Duration),
 }
 
-/// Puts a watch on a directory: the one system call that runs out. Tests have others.
+/// Puts a watch on a directory: the only system call with a limited supply. Tests replace it.
 pub type AddWatch =
     Box<dyn FnMut(&mut Watches, &Path, WatchMask) -> io::Result<WatchDescriptor> + Send>;
 
@@ -83,7 +83,7 @@ pub fn kernel() -> AddWatch {
     Box::new(|watches, path, mask| watches.add(path, mask))
 }
 
-/// What is told of a directory.
+/// The events of a directory.
 pub fn changes() -> WatchMask {
     WatchMask::CREATE
         | WatchMask::MODIFY
@@ -107,7 +107,7 @@ pub enum WatchError {
     NoInstances(#[source] io::Error),
     #[error("{} is on a network file system, which tells nothing of changes made elsewhere", path.display())]
     Network { path: PathBuf },
-    /// A root is not there, or is no directory that can be read.
+    /// A root is missing, or is not a readable directory.
     #[error("cannot watch {}: {source}", path.display())]
     Root { path: PathBuf, source: io::Error },
     #[error("{} is gone: it was removed, moved or unmounted", path.display())]

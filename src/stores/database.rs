@@ -1,7 +1,7 @@
 //! Where a queue is kept: in a file, or in a database on a PostgreSQL server, which a URL names.
 //!
-//! Made of what the user typed, wherever a command takes a DATABASE; read by [`super`]. What is wrong with a URL is said
-//! when it is used: whoever reads a command line would quote it, with its password.
+//! Made from what the user typed, wherever a command takes a DATABASE; read by [`super`]. What is wrong with a URL is
+//! only reported when it is used: the parser of the command line would quote it, with its password.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -36,7 +36,7 @@ impl Database {
         matches!(self, Self::Server(url) if url.begins_with(&["amqp://", "amqps://"]))
     }
 
-    /// The file that `command` needs; on a server there is something else to do `instead`.
+    /// The file that `command` needs; for a server, an error that says what to do `instead`.
     pub fn require_file(&self, command: &str, instead: &str) -> Result<&Path, Failure> {
         self.file().ok_or_else(|| {
             Failure::usage(format!(
@@ -99,8 +99,8 @@ impl fmt::Display for Destination {
 }
 
 impl From<PathBuf> for Database {
-    /// What begins as a URL of a server is one; so is one of another kind, which is refused when it is used, unless there is
-    /// a file of that name.
+    /// Text that begins like the URL of a server is one; so is any other URL, which is refused when it is used, unless
+    /// there is a file of that name.
     fn from(typed: PathBuf) -> Self {
         let url = Url::new(typed.to_string_lossy());
         let is_url = url.begins_with(&SCHEMES) || (url.has_scheme() && !typed.exists());
@@ -172,7 +172,7 @@ mod tests {
         }
     }
 
-    /// Nor is it in what the parser of the command line says.
+    /// Nor is the password in errors of the command line's parser.
     #[test]
     fn a_quoted_word_has_no_password() {
         let typed = "postgres://u:secret@h/db";

@@ -1,7 +1,7 @@
-//! What keeps the queue, behind the actors' ports `Store` and `Reader`: a module for each kind of database.
+//! Where the queue is kept, behind the actors' ports `Store` and `Reader`: a module for each kind of database.
 //!
-//! The one door to it: `serve`, and the commands that look at a database or mend one, meet no SQL. A store knows no
-//! actor, no socket and no command line.
+//! All access goes through here: `serve`, and the commands that look at a database or mend one, do not see SQL. A store
+//! does not know actors, sockets or the command line.
 
 mod database;
 mod forget;
@@ -40,9 +40,9 @@ pub(crate) use transfer::{Moved, move_in, move_out};
 pub struct Found {
     /// It closed the database, rather than being killed.
     pub was_clean: bool,
-    /// Nothing is handed out until an operator says so.
+    /// Nothing is handed out until an operator resumes it.
     pub is_paused: bool,
-    /// Which directory the input directory was; `None`: nobody has noted it.
+    /// The identity of the input directory; `None`: it was not noted.
     pub input_directory: Option<DirectoryIdentity>,
 }
 
@@ -79,7 +79,7 @@ pub fn reader(database: &Database) -> Result<Arc<dyn Reader>, Failure> {
     }
 }
 
-/// The same for several questions together, which may take so long. Not for a reader that stays.
+/// The same for several questions, which may take `patience` together. Not for a permanent reader.
 pub fn glance(database: &Database, patience: Duration) -> Result<Arc<dyn Reader>, Failure> {
     match database {
         Database::File(path) => Ok(Arc::new(SqliteReader::glance(path.clone(), patience))),
@@ -98,7 +98,7 @@ pub fn read_failure(error: ReadError) -> Failure {
     }
 }
 
-/// Why a queue cannot be used from the start: what a restart may help with, and what needs somebody.
+/// Why a queue cannot be used from the start: distinguishes what a restart may help with from what needs an operator.
 pub(crate) fn start_failure(error: StoreError) -> Failure {
     match error {
         StoreError::Busy(text) => Failure::new(ExitCode::Unavailable, text),

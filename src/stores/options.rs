@@ -1,4 +1,4 @@
-//! How a queue is to be kept: what a store is opened with.
+//! How to keep a queue: the options of opening a store.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -43,7 +43,7 @@ impl Policy {
     }
 }
 
-/// What a reply outlives.
+/// What a reply survives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Durability {
     /// A power cut: every commit is synced (synchronous FULL).
@@ -93,9 +93,9 @@ pub struct Options {
     pub max_expired_leases: u32,
     /// Single tasks that may be kept at once.
     pub max_single_tasks: u32,
-    /// Attempts that ended are kept, so many of the last ones.
+    /// How many of the last ended attempts are kept.
     pub history: u32,
-    /// What keys that operators bump may have of the hand-outs, in thousandths.
+    /// The share of hand-outs for keys that operators bump, in thousandths.
     pub bump_share: u32,
     /// When keys are held whose jobs fail again and again; `None`: never. The classic rules know none.
     pub backoff: Option<Backoff>,
@@ -104,7 +104,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// What the queue's rules go by.
+    /// The settings of the queue's rules.
     pub(super) fn settings(&self) -> Settings {
         let is_fair = self.policy != Policy::Classic;
         Settings {
@@ -125,7 +125,7 @@ impl Options {
         is_fair.then(|| u32::try_from(self.policy.lease()).unwrap_or(u32::MAX))
     }
 
-    /// What status shows of a daemon that is started so.
+    /// What status shows of a daemon with these options.
     pub(super) fn noted(&self, started: UnixSeconds) -> documents::Daemon {
         let settings = self.settings();
         documents::Daemon {

@@ -57,7 +57,7 @@ pub(super) fn open(url: &Url, options: &Options, joining: &Joining) -> Result<Op
             error => error,
         })
     })?;
-    // Where it cannot be written, what is denied at the next start is an error of settings.
+    // If it cannot be written, a refusal at the next start counts as an error of settings.
     if let Err(error) = safe_file::replace(&was_here, |out| writeln!(out, "{url}")) {
         debug!(%error, path = %was_here.display(), "It could not be noted that the server lets this daemon in.");
     }

@@ -1,12 +1,12 @@
 //! A queue on its way from a file to a server, or back: the order of steps that makes a move all or nothing, its marks, and its tables,
 //! one after the other.
 //!
-//! Called by `shiftboss move`, which has the file's lock. Both ends have the same tables (`shiftboss_queue::tables`), so nothing is
-//! understood of what is moved, but whose it is: a file has one daemon, and on a server the name of one is said. A mark is a document
-//! of a queue that was moved away, or is not all there: no daemon uses either.
+//! Called by `shiftboss move`, which has the file's lock. Both ends have the same tables (`shiftboss_queue::tables`),
+//! so a move need not understand what it moves, except who owns it: a file has one daemon, and for a server a daemon is
+//! named. A mark is a document of a queue that was moved away, or is incomplete: no daemon uses either.
 //!
-//! Whenever a move is broken off, either the source is as it was, and the next move discards what is in the target; or the source is
-//! marked, and the next move only opens the target up.
+//! Whenever a move is broken off, either the source is unchanged, and the next move discards what is in the target; or
+//! the source is marked, and the next move only releases the target.
 
 use std::path::Path;
 use std::time::SystemTime;
@@ -19,8 +19,8 @@ use shiftboss_queue::tables::{TABLES, for_file, for_member};
 use shiftboss_sqlite::tables as in_file;
 use tracing::info;
 
-/// Which move it was, and the place at its other end. After the last `@` of its number it names the queue that was moved, for a place
-/// may be called the same on two machines.
+/// Which move it was, and the place at its other end. After the last `@` its number names the queue that was moved,
+/// because two machines may have places of the same name.
 pub(super) use shiftboss_queue::documents::Move as Mark;
 
 use super::postgres::Server;
@@ -30,7 +30,7 @@ use super::sqlite::transfer::{self as file, Leaving};
 use super::start_failure;
 use crate::exit::{ExitCode, Failure};
 
-/// Progress is told after so many rows.
+/// After how many rows progress is reported.
 const PROGRESS_ROWS: u64 = 500_000;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,7 +60,7 @@ pub(crate) fn move_in(from: &Path, to: &Url, daemon: &str) -> Result<Vec<Moved>,
         return Ok(Vec::new());
     }
     let mut mark = new_mark(&identity, from);
-    // What a move that was broken off left goes in the same transaction.
+    // The remains of a broken-off move are deleted in the same transaction.
     let moved = target.fill(daemon, &mark, |whose| to_server(&source, &target, whose))?;
     mark.place.clone_from(&target.name);
     source.leave(&mark)?;
@@ -93,7 +93,8 @@ pub(crate) fn move_out(from: &Url, to: &Path) -> Result<Vec<Moved>, Failure> {
     Ok(moved)
 }
 
-/// Whether the queue of this name and identity was moved, and only the last step is missing. Else it is to be moved, from the beginning on.
+/// Whether the queue of this name and identity was moved, and only the last step is missing. Otherwise it must be moved
+/// from the beginning.
 fn is_moved(
     (from, identity): (&str, &str),
     to: &str,
@@ -119,13 +120,13 @@ fn is_of(mark: &Mark, identity: &str, place: &str) -> bool {
     mark.place == place && moved == Some(identity)
 }
 
-/// Why nobody uses a queue that was moved.
+/// The error for a queue that was moved away.
 pub(super) fn gone(name: &str, left: &Mark) -> Failure {
     let text = format!("the queue of {name} was moved to {}: use that", left.place);
     Failure::new(ExitCode::Configuration, text)
 }
 
-/// Why nobody uses a queue whose move was broken off.
+/// The error for a queue whose move was broken off.
 pub(super) fn unfinished(name: &str, begun: &Mark) -> Failure {
     let text = format!(
         "a move into {name} was broken off: run the same `shiftboss move` again where {} is, which ends it or begins anew",
@@ -134,7 +135,8 @@ pub(super) fn unfinished(name: &str, begun: &Mark) -> Failure {
     Failure::new(ExitCode::Configuration, text)
 }
 
-/// Copies a file to a server, in the transactions that both have open. What no relay has is this daemon's, from the time on.
+/// Copies a file to a server, in the open transactions of both. `whose`: the daemon that gets what no relay owns, and
+/// since when.
 fn to_server(file: &Leaving, server: &Reserved, whose: Whose) -> Result<Vec<Moved>, Failure> {
     let (client, Whose { daemon, member, now }) = (server.client(), whose);
     let cannot = || stopped("read", &file.path);

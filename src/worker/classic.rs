@@ -1,8 +1,8 @@
 //! The classic protocol, which the Python supervisor and `serve --classic` speak, for [`super::client`]: a connection
-//! for each request, the next job in return for an end, and no leases, waits or releases. It knows nothing of protocol 2.
+//! for each request, the next job in return for an end, and no leases, waits or releases. It does not know protocol 2.
 //!
-//! A daemon that closes a `HELLO` without a byte speaks this protocol alone, or is being restarted. Only two such closes
-//! in a row, a second apart, say which.
+//! A daemon that closes after a `HELLO` without a byte speaks only this protocol, or is being restarted. Only two such
+//! closes in a row, a second apart, show which.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -13,15 +13,14 @@ use tokio::time::sleep;
 
 use super::connection::{Connection, Given, given};
 
-/// After a `NOJOBS`: the daemon does not wait for work.
+/// The pause after a `NOJOBS`: the daemon does not wait for work.
 pub const IDLE: Duration = Duration::from_secs(60);
 /// Between two `HELLO`s that are closed.
 const HELLO_PAUSE: Duration = Duration::from_secs(1);
-/// After so long one more `HELLO` tells whether the daemon is a classic one: two that were restarted
-/// may have looked so.
+/// After this time one more `HELLO` shows whether the daemon is a classic one: two restarts may have looked like that.
 const DOUBT_AFTER: Duration = Duration::from_secs(600);
 
-/// What is known of a daemon that may speak this protocol alone.
+/// What is known of a daemon that may speak only this protocol.
 #[derive(Default)]
 pub struct Classic {
     /// It does; when it is greeted again.

@@ -60,8 +60,8 @@ impl Client {
         self.connection.as_mut().ok_or(ClientError::Closed)
     }
 
-    /// Reports an end to a daemon that was greeted; with `wait` it also asks for the next job, in one write. What is
-    /// refused is the end alone.
+    /// Reports an end to a daemon that was greeted; with `wait` it also asks for the next job, in one write. A refusal
+    /// concerns only the end.
     pub async fn report(
         &mut self,
         (job, code): &(Job, u8),
@@ -78,14 +78,14 @@ impl Client {
         self.is_ours(lines).await.map(drop)
     }
 
-    /// Asks a daemon that was greeted for a job, for which it waits so long.
+    /// Asks a daemon that was greeted for a job; the daemon waits up to `wait` for one.
     pub async fn ask(&mut self, wait: Duration) -> Result<(), ClientError> {
         if self.is_classic() { Ok(()) } else { self.connection()?.send(ready(wait)).await }
     }
 
-    /// The job that was asked for, if there is one within `wait`; none where nothing was asked for, except that the
-    /// classic protocol gives one in return for an end. When `enough` resolves the request is taken back. Must not
-    /// be dropped: a job that comes would be lost to us until its lease ends.
+    /// The requested job, if there is one within `wait`; none if there was no request, except that the classic protocol
+    /// gives one in return for an end. When `enough` resolves the request is taken back. Must not be dropped: a job
+    /// that comes would be lost to us until its lease ends.
     pub async fn job(
         &mut self,
         wait: Option<Duration>,
@@ -121,7 +121,7 @@ impl Client {
         }
     }
 
-    /// Sends a request about an attempt, and returns whether that is ours, as the daemon says.
+    /// Sends a request about an attempt, and returns whether, by the daemon's answer, it is still ours.
     async fn is_ours(&mut self, request: impl Display) -> Result<bool, ClientError> {
         let connection = self.connection()?;
         connection.send(request).await?;
@@ -145,7 +145,7 @@ async fn greet(socket: &Path, hello: &Hello) -> Result<Connection, ClientError> 
     connection.answer(Duration::ZERO, pending(), is_hello).await.map(|()| connection)
 }
 
-/// Whether an attempt was refused because it is somebody else's by now, or forgotten.
+/// Whether an attempt was refused because another worker has it by now, or it is forgotten.
 pub fn is_not_ours(code: &str) -> bool {
     matches!(code, "stale" | "unknown")
 }

@@ -1,5 +1,5 @@
-//! A connection to the daemon on the runtime's thread: requests out, answers in, each within its time. What may be
-//! asked, and when, is [`super::client`]'s; what a line says, the protocol's.
+//! A connection to the daemon on the runtime's thread: requests out, answers in, each within its time.
+//! [`super::client`] decides what is requested, and when; the protocol crate parses lines.
 
 use std::fmt::Display;
 use std::io::{self, ErrorKind};
@@ -25,7 +25,7 @@ const LINE_BYTES_MAX: u64 = 64 * 1024 * 1024;
 pub struct Connection {
     answers: BufReader<OwnedReadHalf>,
     requests: OwnedWriteHalf,
-    /// All that was asked is answered. Else there is no telling what comes next.
+    /// All requests are answered. Otherwise it is not known what comes next.
     pub is_usable: bool,
 }
 
@@ -46,8 +46,8 @@ impl Connection {
         }
     }
 
-    /// What `take` takes of the next answer, which may be so long in coming. When `enough` resolves the request is
-    /// taken back; its answer may be a job all the same.
+    /// What `take` makes of the next answer, which may take `wait`. When `enough` resolves the request is taken back;
+    /// its answer may be a job all the same.
     pub async fn answer<T>(
         &mut self,
         wait: Duration,
@@ -81,7 +81,7 @@ impl Connection {
         read(self.line(Duration::ZERO).await?, reading)
     }
 
-    /// The next line, whatever it says, without its end; `None`: the daemon has closed.
+    /// The next line, whatever its content, without its end; `None`: the daemon has closed.
     pub async fn line(&mut self, wait: Duration) -> io::Result<Option<Vec<u8>>> {
         in_time(wait, line(&mut self.answers)).await
     }
@@ -115,7 +115,7 @@ fn read(
     read(&line).ok_or_else(|| ClientError::garbled(&line))
 }
 
-/// What a request for a job is answered.
+/// The answer to a request for a job.
 pub fn given(answer: Answer) -> Result<Given, Answer> {
     match answer {
         Answer::Job(job) => Ok(Ok(job)),

@@ -1,7 +1,8 @@
 //! The source of `shiftboss work`: takes jobs from the daemon and reports how they ended.
 //!
 //! [`source`] asks for jobs and reports them, one at a time; [`pool`] is what the slots decide together. [`client`]
-//! speaks to the daemon over a [`connection`], and to the Python supervisor as [`classic`] says. [`crate::runner`] runs the commands.
+//! speaks to the daemon over a [`connection`], and to the Python supervisor in the [`classic`] protocol.
+//! [`crate::runner`] runs the commands.
 
 mod classic;
 mod client;
@@ -39,15 +40,15 @@ pub struct Settings {
     pub jobs: usize,
     /// Leave when there is nothing to do.
     pub once: bool,
-    /// Jobs that failed, or that were left to others, are no good end.
+    /// Jobs that failed, or that were left to others, make the exit code a failure.
     pub fail: bool,
-    /// Leave after so many jobs.
+    /// Leave after this many jobs.
     pub jobs_max: Option<u64>,
-    /// How long the daemon waits for a word of us before it gives a job to somebody else.
+    /// How long the daemon waits for a sign of life before it gives a job to another worker.
     pub lease: Lease,
 }
 
-/// Works until there is nothing more to do, or signals end it. Returns the signal that killed what ran.
+/// Works until there is nothing more to do, or signals end it. Returns the signal that killed running commands.
 pub async fn run(settings: Settings, signals: &mut Signals) -> Result<Option<i32>, Failure> {
     let progress = Progress::new();
     let shown = progress.clone();
@@ -75,7 +76,7 @@ pub async fn run(settings: Settings, signals: &mut Signals) -> Result<Option<i32
     outcome(ended, &pool, settings.fail, &settings.socket.display().to_string()).map(|()| None)
 }
 
-/// Names the ends that the daemon was not told.
+/// Logs the ends that could not be reported to the daemon.
 fn log_unreported(errors: &[GaveUp]) {
     for (job, code) in errors.iter().filter_map(|gave_up| gave_up.unreported.as_ref()) {
         error!(
@@ -87,13 +88,13 @@ fn log_unreported(errors: &[GaveUp]) {
     }
 }
 
-/// The first of these that is so says most.
+/// The first of these that applies is the most important.
 fn outcome(ended: Ended<GaveUp>, pool: &Pool, fail: bool, socket: &str) -> Result<(), Failure> {
     let (code, message) = if ended.is_broken {
         let bug = "a bug in shiftboss ended a job's task; please report the message above";
         (ExitCode::Internal, bug.to_owned())
     } else if let Some(GaveUp { error, .. }) = ended.errors.last() {
-        // It says what to look at.
+        // The error says what to look at.
         let message = format!("no daemon answered on {socket} for 30 s: {error}");
         (ExitCode::Unavailable, message)
     } else if let Some(why) = &pool.no_start {
@@ -115,7 +116,7 @@ fn host_and_process() -> Name {
     Name::resembling(&format!("{host}-{}", std::process::id()))
 }
 
-/// What there was and could not be had: a queue that looks empty need not be.
+/// Warns of jobs that exist but were not available: a queue that looks empty need not be.
 fn warn_left(left: Idle) {
     match left {
         Idle::Nothing => {}

@@ -1,6 +1,6 @@
-//! What the slots of a worker have in common: how many jobs are out and may be taken, what became of
-//! them, and whether it is time to stop. A plain value: the slots ([`super::source`]) tell it what
-//! happened and ask it what to do; it waits for nothing and knows no socket.
+//! What the slots of a worker share: how many jobs are out and may be taken, how they ended, and whether it is time to
+//! stop. A plain value: the slots ([`super::source`]) report to it what happened and ask it what to do; it does not
+//! wait, and does not know the socket.
 
 use std::time::{Duration, Instant};
 
@@ -10,22 +10,22 @@ use crate::runner::Stop;
 
 /// How long a request waits at the daemon for a job.
 pub const LONG_WAIT: Duration = Duration::from_secs(30);
-/// How long the daemon may be silent when somebody waits for the worker's end.
+/// How long the daemon may be silent once the worker is ending.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 /// The same, after a second signal.
 pub const LAST_PATIENCE: Duration = Duration::from_secs(5);
 /// After a command that could not be started, at first; twice as long after each further one.
 const HOLD_FIRST: Duration = Duration::from_secs(1);
 const HOLD_LONGEST: Duration = Duration::from_secs(60);
-/// So many starts in a row fail before a worker that is to leave does.
+/// After this many failed starts in a row, a worker with `--once` leaves.
 const STARTS_MAX: u32 = 3;
 
 /// Whether a slot may ask for a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Permit {
-    /// It may, and the daemon is to wait so long for one; zero: it is asked whether there is any.
+    /// It may, and the daemon waits up to this long for one; zero: it only checks whether there is one.
     Ask(Duration),
-    /// Not before this time, if there is one, or before something changes.
+    /// Not before this time, if one is set, or before something changes.
     Later(Option<Instant>),
     Leave,
 }
@@ -39,7 +39,7 @@ pub struct Counts {
     /// Those of them with another exit code than 0.
     pub failed: u64,
     pub given_back: u64,
-    /// Somebody else's by now, or nobody's: their ends will never be known.
+    /// Another worker has them by now, or none: their ends will never be known.
     pub lost: u64,
 }
 
@@ -50,7 +50,7 @@ impl Counts {
     }
 }
 
-/// What is logged when it begins and when it is over.
+/// A condition that is logged when it begins and when it is over.
 #[derive(Debug, Clone, Copy)]
 pub enum State {
     /// The daemon does not answer.
@@ -72,16 +72,16 @@ pub struct Pool {
     pub counts: Counts,
     pub stop: Stop,
     stopped_at: Option<Instant>,
-    /// Starts that failed one after the other, and until when nobody asks for that reason.
+    /// Number of failed starts in a row, and until when no slot asks because of them.
     failed_starts: u32,
     held_until: Option<Instant>,
     /// Why no job can be started: the worker leaves for it.
     pub no_start: Option<String>,
     /// Whether each [`State`] was logged.
     logged: [bool; 4],
-    /// Somebody was answered whether there is a job.
+    /// A slot has got an answer about whether there is a job.
     knows: bool,
-    /// What was left undone by others when this worker had nothing more to do.
+    /// What others had still to do when this worker had nothing more to do.
     pub left: Idle,
 }
 
@@ -91,7 +91,7 @@ impl Pool {
         Self { once, jobs_max, ..Self::default() }
     }
 
-    /// Whether a slot may ask. `reports`: it reports a job of its own in the same breath.
+    /// Whether a slot may ask. `reports`: it reports a job of its own at the same time.
     pub fn permit(&self, reports: bool, now: Instant) -> Permit {
         let is_taken = |taken: u64| self.jobs_max.is_some_and(|most| taken >= most);
         if self.stop > Stop::No || is_taken(self.counts.taken()) {
@@ -104,7 +104,7 @@ impl Pool {
         }
         match self.held_until.filter(|until| *until > now) {
             Some(until) => Permit::Later(Some(until)),
-            // What another slot asks for at once may be the last job: who finds none then must not leave.
+            // A request of another slot may get the last job: a slot that then finds none must not leave.
             None if self.once
                 && self.counts.out == 0
                 && self.asking > 0
@@ -115,18 +115,19 @@ impl Pool {
             None if self.once && self.counts.out == u64::from(reports) => {
                 Permit::Ask(Duration::ZERO)
             }
-            // Whether the queue is paused, or the daemon can serve again, is not said before a wait is over.
+            // A waiting request is not answered that the queue is paused, or the daemon serves again, before its wait
+            // is over.
             None if !self.knows || self.is(State::Busy) => Permit::Ask(Duration::ZERO),
             None => Permit::Ask(LONG_WAIT),
         }
     }
 
-    /// Whether a request that waits so long for a job should not wait any longer.
+    /// Whether a request that waits this long for a job should stop waiting.
     pub fn is_outdated(&self, wait: Duration) -> bool {
         self.stop > Stop::No || (self.once && self.counts.out == 0 && !wait.is_zero())
     }
 
-    /// Whether a slot that was answered at once that there is no job has nothing more to do.
+    /// Whether a slot that got the answer at once that there is no job has nothing more to do.
     pub fn is_over(&self, wait: Duration) -> bool {
         self.once && self.counts.out == 0 && self.asking == 0 && wait.is_zero()
     }
@@ -144,7 +145,7 @@ impl Pool {
         self.counts.failed += u64::from(code != 0);
     }
 
-    /// A job is somebody else's now, or nobody's.
+    /// Another worker has the job now, or none.
     pub fn lost(&mut self) {
         self.counts.out -= 1;
         self.counts.lost += 1;
@@ -156,7 +157,7 @@ impl Pool {
         self.counts.given_back += 1;
     }
 
-    /// A command was started: whatever was wrong is not any longer.
+    /// A command was started: whatever was wrong is over.
     pub fn started(&mut self) {
         (self.failed_starts, self.held_until) = (0, None);
     }
@@ -174,7 +175,7 @@ impl Pool {
         pause
     }
 
-    /// No command can be started at present. Who leaves when there is nothing to do does not wait for ever.
+    /// No command can be started at present. With `--once` the worker does not wait for ever.
     pub fn could_start_none(&mut self, why: String) {
         if self.once && self.failed_starts >= STARTS_MAX {
             self.no_start = Some(why);
@@ -221,7 +222,7 @@ mod tests {
         pool.counts.out += 1;
     }
 
-    /// With `once` a slot asks whether there is anything only when nothing is out but its own.
+    /// With `once` a slot asks whether there is anything only when no other job is out but its own.
     #[test]
     fn once_is_over_when_nothing_is_out() {
         let (mut pool, now) = (Pool::new(true, None), Instant::now());
@@ -246,8 +247,8 @@ mod tests {
         assert!(!Pool::new(false, None).is_over(Duration::ZERO));
     }
 
-    /// No more are taken than allowed, also by slots that ask at the same time; what is given back
-    /// may be taken again.
+    /// No more jobs are taken than allowed, even by slots that ask at the same time; after one is given back, another
+    /// may be taken.
     #[test]
     fn no_more_are_taken_than_allowed() {
         let (mut pool, now) = (Pool::new(false, Some(2)), Instant::now());

@@ -27,7 +27,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// No longer time is shown, in seconds: a hundred years.
 const TIME_SHOWN_MAX: i64 = 100 * 366 * 86_400;
 
-/// A line on standard error; nothing where that is no terminal. Clones are the same line.
+/// A line on standard error; nothing if that is not a terminal. Clones are the same line.
 #[derive(Clone)]
 pub struct Progress(ProgressBar);
 
@@ -46,7 +46,7 @@ impl Progress {
         Self(bar)
     }
 
-    /// Prints what commands print, above the line if that is on the same terminal. Waits for whoever reads.
+    /// Prints what commands print, above the line if that is on the same terminal. Waits for the reader.
     pub fn print(&self, text: &[u8]) -> io::Result<()> {
         if self.0.is_hidden() || !is_shared() {
             return print(text);
@@ -76,7 +76,7 @@ impl Progress {
                 asked = Some(Instant::now());
             }
             let counts = pool.borrow().counts;
-            // What was taken since it was asked runs, or did: it does not wait.
+            // Jobs taken since the question are running, or have run: they do not wait.
             let since = counts.taken().saturating_sub(taken_before);
             let left = waiting.map(|waiting| waiting.saturating_sub(since));
             self.0.set_message(line(counts, started.elapsed(), left));
@@ -85,8 +85,8 @@ impl Progress {
     }
 }
 
-/// How many jobs wait at the daemon, if it tells, and how many were taken before it counted them. While jobs
-/// come by the millisecond the two may be a few apart.
+/// How many jobs wait at the daemon, if it answers, and how many were taken before it counted them. With very short
+/// jobs the two may differ by a few.
 async fn look(pool: &watch::Receiver<Pool>, socket: &Path) -> (Option<u64>, u64) {
     let now = || {
         let pool = pool.borrow();
@@ -104,7 +104,7 @@ async fn look(pool: &watch::Receiver<Pool>, socket: &Path) -> (Option<u64>, u64)
     }
 }
 
-/// How many jobs wait at the daemon. It tells nobody but its operators, and a classic one nobody at all.
+/// How many jobs wait at the daemon. It only answers its operators, and a classic daemon answers no one.
 async fn ask_waiting(socket: &Path) -> Option<u64> {
     let mut connection = Connection::connect(socket).await.ok()?;
     let hello = Hello { worker: Name::resembling("shiftboss-progress"), lease: Lease::USUAL };
@@ -139,7 +139,7 @@ fn line(
 mod tests {
     use super::*;
 
-    /// What is not known is left out.
+    /// Unknown values are left out.
     #[test]
     fn the_line_says_how_it_goes() {
         let time = Duration::from_secs(4);

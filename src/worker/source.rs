@@ -1,6 +1,5 @@
 //! One of the jobs that a worker runs at a time: asks for a job, reports its end with the request for the
-//! next, and goes on whatever becomes of the daemon meanwhile ([`exchange`]). What slots have in common is in the
-//! [`Pool`].
+//! next, and goes on whatever happens to the daemon meanwhile ([`exchange`]). The slots share the [`Pool`].
 
 mod exchange;
 
@@ -24,10 +23,10 @@ use crate::runner::{Source, Stop};
 pub use exchange::paused;
 use exchange::{BEATS_PER_LEASE, Trouble};
 
-/// After a `NOJOBS` that came at once.
+/// The pause after a `NOJOBS` that came at once.
 const IDLE: Duration = Duration::from_secs(1);
 
-/// The daemon was silent for too long, and somebody waits for the worker's end.
+/// The daemon was silent for too long, and the worker is ending.
 #[derive(Debug)]
 pub struct GaveUp {
     pub error: ClientError,

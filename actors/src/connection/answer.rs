@@ -24,8 +24,7 @@ const LATER_PAUSE: Duration = Duration::from_millis(20);
 /// Why an actor does not answer any more.
 pub(super) const STOPPING: &str = "the daemon is stopping";
 
-/// The next job, or none after a look that found nothing more (spec 2). The end of a classic job is
-/// recorded first.
+/// The next job, or none once a look has found nothing more (spec 2). The end of a classic job is recorded first.
 pub(super) async fn next_work(
     ended: Option<Complete>,
     holder: Option<LeaseHolder>,
@@ -58,12 +57,12 @@ pub(super) async fn next_work(
                             sleep(LATER_PAUSE).await;
                         }
                     }
-                    // A long list without a job in it: a batch of each file is all that is owed.
+                    // A long list without a job in it: one batch of each file is enough.
                     Err(_) if is_enough => return Ok(None),
                     Err(_) => return Err(Refused::busy("no look in time")),
                 }
             }
-            // Nobody deletes any more: the watcher has stopped.
+            // Deletions have ended: the watcher has stopped.
             Work::Later if !links.barrier.connected() => return Err(Refused::busy(STOPPING)),
             Work::Later => sleep(LATER_PAUSE).await,
         }

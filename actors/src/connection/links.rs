@@ -1,4 +1,4 @@
-//! Whom connections ask, and what they share. Made by the tree; one set for all of them.
+//! The actors that connections ask, and what connections share. Made by the tree; one set for all connections.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -25,29 +25,29 @@ pub struct WorkLinks {
     pub finish: Recipient<TakeJob<Complete>>,
     pub barrier: Recipient<CatchUpBarrier>,
     pub metrics: Arc<Metrics>,
-    /// For those who opt in to protocol 2; `None`: nobody may.
+    /// For connections that opt in to protocol 2; `None`: none may.
     pub session: Option<Rc<SessionLinks>>,
 }
 
-/// Who operators are, and what they are told. Without it nobody may opt in to protocol 2.
+/// Who the operators are, and what their requests are answered from. Without it no connection may opt in to protocol 2.
 #[derive(Clone)]
 pub struct Operators {
-    /// Who answers their questions about the queue; `None`: this is a relay, which has none to look at.
+    /// Answers their questions about the queue; `None`: this is a relay, which has no queue.
     pub reader: Option<Arc<dyn Reader>>,
     /// This daemon: every answer begins with it.
     pub daemon: Arc<Daemon>,
     /// The group whose members are operators, as the daemon's user and root are.
     pub group: Option<u32>,
-    /// What the daemon's process uses; `None`: that cannot be read.
+    /// Resources that the daemon's process uses; `None`: they cannot be read.
     pub usage: fn() -> Option<ProcessUsage>,
     /// Lines of its log that were dropped since its start.
     pub dropped_log_lines: fn() -> u64,
 }
 
-/// Whom a connection asks that speaks protocol 2, beyond what every one does.
+/// What a connection that speaks protocol 2 asks beyond what every connection does.
 pub struct SessionLinks {
     pub storage: Addr<StorageActor>,
-    /// The input directory, to be taken as it is.
+    /// Accepts the input directory as it is.
     pub accept_input: Recipient<AcceptInput>,
     /// Runs of the daemon's own fetchers; `None`: it has none.
     pub run_fetcher: Option<RunFetcher>,

@@ -15,16 +15,16 @@ use shiftboss_queue::operation::Ack;
 /// A wait for work, while lines are still read.
 pub(super) type Wait = Pin<Box<dyn Future<Output = Reply>>>;
 
-/// What is written, and what is done then.
+/// What is written, and what is done afterwards.
 #[derive(Default)]
 pub(super) struct Reply {
     pub(super) bytes: BytesMut,
-    /// A job among them: written, it is the worker's.
+    /// A job in the reply: once written, it is the worker's.
     pub(super) job: Option<HandOut>,
     /// There was no work; the worker waits for some.
     pub(super) wait: Option<Wait>,
     pub(super) errors: Vec<ErrorCode>,
-    /// Held until it is written: a long report lies in memory as long.
+    /// Held until the reply is written, because a long report stays in memory until then.
     pub(super) _place: Option<OwnedSemaphorePermit>,
     pub(super) close: bool,
 }
@@ -40,7 +40,7 @@ impl Reply {
         Self { errors: vec![refused.code], ..Self::line(&refused.into()) }
     }
 
-    /// Errors that count towards a close. That the daemon can do nothing at present is no fault of the peer's.
+    /// Errors that count towards a close. An error that says the daemon is busy is not the peer's fault.
     pub(super) fn faults(&self) -> usize {
         let is_fault = |code: &&ErrorCode| !matches!(code, ErrorCode::Busy | ErrorCode::Full);
         self.errors.iter().filter(is_fault).count()

@@ -29,7 +29,7 @@ fn operators(mock: &MockStore) -> Operators {
     }
 }
 
-/// A worker's end, the actor, and its storage.
+/// A worker's end of the socket, the actor, and its storage.
 struct Site {
     reader: BufReader<OwnedReadHalf>,
     writer: Option<OwnedWriteHalf>,
@@ -64,7 +64,7 @@ impl Site {
         Self::new(jobs).hello().await
     }
 
-    /// With room for so many single tasks.
+    /// With room for `max_single_tasks` single tasks.
     async fn with_room(max_single_tasks: u64) -> Self {
         let settings = Settings { max_single_tasks, ..Settings::default() };
         Self::over(MockStore::new(settings)).hello().await
@@ -92,7 +92,7 @@ impl Site {
         self.line().await
     }
 
-    /// Waits until the store was asked so often for a job, or whether there is one.
+    /// Waits until the store was asked `count` times for a job, or whether there is one.
     async fn dispatches(&self, count: usize) {
         until("the store is asked", || {
             let calls = self.mock.calls();
@@ -154,7 +154,7 @@ async fn ten_errors_close() {
     assert_eq!(site.mock.undone(), [], "closing releases nothing");
 }
 
-/// A HELLO that is wrong is answered so, and closed.
+/// A wrong HELLO is answered with an error, and the connection closed.
 #[actix::test]
 async fn a_faulty_hello_is_closed() {
     for (hello, answer) in [
@@ -177,11 +177,11 @@ async fn a_job_that_cannot_be_written_is_undone() {
     until("it is undone", || mock.undone().len() == 1).await;
 }
 
-/// Storage in trouble is an error that may be said again; the connection stays.
+/// Storage in trouble is an error that may be repeated; the connection stays.
 #[actix::test]
 async fn trouble_is_an_error() {
     let mut site = Site::opted_in(&["a"]).await;
-    // More often than a worker may be at fault.
+    // More often than a worker's own errors are allowed.
     for _ in 0..11 {
         site.mock.trouble("dispatch", Trouble::full());
         assert!(site.ask("READY 5").await.starts_with("ERROR busy no space left"));
@@ -228,7 +228,7 @@ async fn tasks_are_added_together() {
     }
     assert_eq!(site.mock.calls().iter().filter(|call| *call == "commit").count(), 2);
     let mut site = Site::with_room(10).await;
-    // What is on disk is acknowledged, whether its turn is known or not; what is not is busy.
+    // What is on disk is acknowledged, whether its turn is known or not; else the answer is busy.
     site.mock.trouble("read", Trouble::busy());
     let answer = site.ask("ADD d 1").await;
     assert!(

@@ -79,8 +79,8 @@ async fn no_jobs_is_said_after_a_look() {
     assert_eq!(fake.asked(), ["ready", "look", "ready", "look", "ready", "ready", "look", "ready"]);
 }
 
-/// Files that go on and on without a job in them keep nobody from NOJOBS: every one of them was
-/// looked into. A look that does not end, or that misses some of them, does.
+/// Endless files without a job in them do not prevent NOJOBS, as long as every one was looked into. A look that does
+/// not end, or that misses some files, does prevent it.
 #[actix::test]
 async fn no_jobs_is_said_in_time_while_there_is_more_to_read() {
     tokio::time::pause();
@@ -159,7 +159,7 @@ async fn a_panic_closes_one_connection() {
     assert_eq!(exchange(&mut second, "READY\n").await, "JOB b 1\n");
 }
 
-/// However slowly it comes, a line has no more time.
+/// A line has the same time limit however slowly it arrives.
 #[actix::test]
 async fn a_line_that_drips_has_its_time() {
     tokio::time::pause();

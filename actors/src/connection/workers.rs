@@ -1,4 +1,4 @@
-//! Workers that are connected with protocol 2, and when each gave its last sign of life: for `status`.
+//! Workers that are connected with protocol 2, and when each gave its last sign of life; `status` shows them.
 //!
 //! A connection takes a [`Seat`] with its first request for work, and leaves it when it ends. All
 //! connections are on one thread.
@@ -14,7 +14,7 @@ use shiftboss_protocol::answers::live::ConnectedWorker;
 
 const NAMES_MAX: usize = 1_000;
 
-/// Those who are connected; clones share them.
+/// The connected workers; clones share them.
 #[derive(Clone, Default)]
 pub(super) struct Workers(Rc<RefCell<BTreeMap<u64, Seen>>>);
 
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    /// Connections of one name are one worker, which is as lively as the liveliest of them.
+    /// Connections with one name are one worker; its last sign of life is the latest of theirs.
     #[actix::test]
     async fn workers_come_and_go() {
         tokio::time::pause();

@@ -11,8 +11,8 @@ fn lines(name: &str, count: usize) -> String {
     (0..count).map(|line| format!("{name}{line} 1\n")).collect()
 }
 
-/// Another file is put in the place of one whose lines are being gathered: what was read of the first one is stored for itself,
-/// and then all of the other one.
+/// Another file replaces one whose lines are being gathered: what was read of the first one is stored separately, and
+/// then all of the other one.
 #[actix::test]
 async fn a_file_that_is_replaced_is_another_portion() {
     let home = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! The look before NOJOBS (spec 2, "The very next request sees it"): all events are handled, every
-//! tail with unread bytes stores a batch. One look serves all who asked before it began.
+//! The look before NOJOBS (spec 2, "The very next request sees it"): all events are handled, and every tail with unread
+//! bytes stores a batch. One look serves all requests that came before it began.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use super::phase::Phase;
 /// How long a tail may take to store one batch before the look goes on without it.
 const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Asks for a look that begins now or later; answered when it is over.
+/// Requests a look that begins now or later; answered when it is over.
 #[derive(Debug, Message)]
 #[rtype(result = "CaughtUp")]
 pub struct CatchUpBarrier;
@@ -23,7 +23,7 @@ pub struct CatchUpBarrier;
 /// How much of what is in the files is stored after a look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, MessageResponse)]
 pub enum CaughtUp {
-    /// Some file has not had its turn: nobody knows what is in it.
+    /// Some file has not had its turn: what is in it is unknown.
     Missed,
     /// A batch of each file; some have more: look again if there is still no work.
     Some,
@@ -59,7 +59,7 @@ impl FileWatcherActor {
     }
 
     fn catch_up_all(&mut self, ctx: &mut Context<Self>) {
-        // Whoever asks from here on may have written since: the next look is theirs.
+        // Requests from here on get the next look: something may have been written since this one began.
         let waiting = std::mem::take(&mut self.barriers.waiting);
         let tails = self.runs.values().filter(|entry| matches!(entry.phase, Phase::Tailing(_)));
         let stored = tails.map(|entry| timeout(CATCH_UP_TIMEOUT, entry.tail.catch_up()));

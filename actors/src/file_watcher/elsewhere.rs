@@ -1,8 +1,8 @@
-//! Runs whose fetcher is another daemon's: their files are rejected, visibly, and tried again, for a fetcher may be
-//! taken over. And the other side of that: runs of ours that another daemon took over meanwhile, and those that the store knows
-//! otherwise than it did, for it went back to a backup.
+//! Runs whose fetcher belongs to another daemon: their files are rejected, visibly, and tried again, because a fetcher
+//! may be taken over. Also the reverse: our runs that another daemon took over meanwhile, and those whose position in
+//! the store has changed because it was restored from a backup.
 //!
-//! Who has a fetcher is the store's to say, when a run is registered ([`runs`](super::runs)). With one daemon nothing of this
+//! The store decides who owns a fetcher when a run is registered ([`runs`](super::runs)). With one daemon none of this
 //! happens.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,15 +32,15 @@ impl FileWatcherActor {
         }
     }
 
-    /// Gives each of them another try, at the next look; whether there are any.
+    /// Has each of them tried again at the next look; returns whether there are any.
     pub(super) fn retry_elsewhere(&mut self) -> bool {
         let is_elsewhere =
             |(_, entry): &(&Run, &mut Entry)| matches!(entry.phase, Phase::Elsewhere);
         self.runs.iter_mut().filter(is_elsewhere).filter_map(wake).count() > 0
     }
 
-    /// Of the fetchers of `runs` all runs are tried together, also those that the store was too busy for: whichever is missing
-    /// when a fetcher is taken over leaves the queue.
+    /// Adds all other unregistered runs of the fetchers of `runs`, also those that the store was too busy for: a run
+    /// that is missing when its fetcher is taken over leaves the queue.
     pub(super) fn add_unregistered(&mut self, runs: &mut BTreeSet<Run>) {
         let fetchers: BTreeSet<_> = runs.iter().map(|run| run.fetcher.clone()).collect();
         for fetcher in fetchers {
@@ -50,7 +50,7 @@ impl FileWatcherActor {
         }
     }
 
-    /// Waits until other daemons may have taken runs of ours, and looks; for the actor's whole life.
+    /// Waits until other daemons may have taken over runs of ours, and then looks; for the actor's whole life.
     pub(super) fn watch_ownership(&mut self, ctx: &mut Context<Self>) {
         let changed = self.storage.send(RunsChanged).into_actor(self);
         ctx.spawn(changed.map(|changed, watcher, ctx| {
@@ -60,8 +60,8 @@ impl FileWatcherActor {
         }));
     }
 
-    /// Runs that the store does not know as ours any longer, or no longer as far as they were read, are registered again: so they are
-    /// rejected, or read from where the store has them. Those that it has and we have not are gone.
+    /// Registers again every run that the store no longer knows as ours, or has less of than was read: so it is
+    /// rejected, or read from the store's position. Runs that only the store has are deleted: their files are gone.
     fn compare_ownership(&mut self, ctx: &mut Context<Self>) {
         let known = ask(&self.storage, Runs).into_actor(self);
         ctx.wait(known.map(|known, watcher, ctx| match known {
@@ -96,7 +96,7 @@ impl FileWatcherActor {
     }
 }
 
-/// Has a run tried again, if it is another daemon's; returns it if it is to be registered.
+/// Has a run of another daemon's fetcher tried again; returns it if it must be registered.
 fn wake((run, entry): (&Run, &mut Entry)) -> Option<Run> {
     if matches!(entry.phase, Phase::Elsewhere) {
         entry.phase.enter(Phase::New);

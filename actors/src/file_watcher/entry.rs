@@ -14,40 +14,40 @@ use crate::file_tail::TailLink;
 use crate::run_reader::Target;
 use shiftboss_queue::operation::StoredRun;
 
-/// A complete name that nobody was seen to write counts as closed after this long unchanged.
+/// A complete name that was not seen being written counts as closed after this long unchanged.
 const STEADY: Duration = Duration::from_secs(2);
 
 #[derive(Default)]
 pub(super) struct Entry {
     pub(super) phase: Phase,
     pub(super) names: Names,
-    /// The store knows it, and learns when it goes.
+    /// The store knows the run, and must learn when it goes.
     pub(super) known: bool,
-    /// Its file is to be compared with what was read of it, once it rests.
+    /// Once its file rests, it must be compared with what was read of it.
     pub(super) unverified: bool,
-    /// It is its turn: a tail is to be started for that, if its file rests.
+    /// It is its turn: a tail is started for the comparison if the file rests.
     pub(super) due: bool,
-    /// Tails that failed in a row without storing anything.
+    /// Number of tails in a row that failed without storing anything.
     pub(super) failures: u32,
-    /// To its tail, or the last one that it had.
+    /// Link to its tail, or to the last one that it had.
     pub(super) tail: Rc<TailLink>,
-    /// `NAME.txt` was written to, made or closed, and no tail was started or notified since: whether
-    /// its content is still what was stored, only its content can tell.
+    /// `NAME.txt` was written to, made or closed, and no tail was started or notified since: only reading it shows
+    /// whether its content is still what was stored.
     pub(super) touched: bool,
     /// Bytes of `NAME.txt` were written since it was last read to its end.
     pub(super) written: bool,
-    /// It was logged that it is complete: a look at what was read is no news.
+    /// Its completion was logged already: a later comparison is not logged again.
     pub(super) ended: bool,
 }
 
 impl Entry {
-    /// There is a file, and it could not be looked at yet, or the store still has to forget an earlier one of the same
-    /// name first.
+    /// There is a file, but it could not be looked at yet, or the store must first forget an earlier one of the same
+    /// name.
     pub(super) fn is_blocked(&self) -> bool {
         self.names.are_there() && matches!(self.phase, Phase::New | Phase::Deleting)
     }
 
-    /// Its file is there, and it is to be registered.
+    /// Its file is there, and it must be registered.
     pub(super) fn is_new(&self) -> bool {
         matches!(self.phase, Phase::New) && self.names.file().is_some()
     }
@@ -58,7 +58,8 @@ impl Entry {
         matches!(self.phase, Stored(_) | Queued(_) | Tailing(_) | Complete(_) | Idle(_))
     }
 
-    /// Whether more of its file was read than the store has, which went back then. What was not looked at yet was not read.
+    /// Whether more of its file was read than the store has, which means that the store was restored. A file that was
+    /// not looked at yet was not read.
     pub(super) fn is_ahead_of(&self, stored: &StoredRun) -> bool {
         match self.phase {
             Phase::Stored(_) => false,

@@ -1,8 +1,8 @@
-//! What is wrong with the input: the files that are rejected, and that the directory is lost. It is said once
-//! in the log, and in status for as long as it is so.
+//! What is wrong with the input: rejected files, and a lost directory. Each is logged once, and shown by status for as
+//! long as it lasts.
 //!
-//! The rest of the watcher says what is so now. The store may be locked or full just then: a note is sent until
-//! it is stored, at the end of each look at runs and once a second.
+//! The rest of the watcher reports the present state here. The store may be locked or full just then: a note is sent
+//! until it is stored, at the end of each look at runs and once a second.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
@@ -18,7 +18,7 @@ use shiftboss_protocol::fetcher_file::{FileName, Named};
 use shiftboss_protocol::model::Run;
 use shiftboss_queue::operation::{ForgetRejected, InputDirectory, NoteInput, RejectFile, Request};
 
-/// Hidden files that are said to be skipped; more are skipped in silence.
+/// Most hidden files that are logged as skipped; more are skipped in silence.
 const HIDDEN_SAID_MAX: usize = 100;
 
 /// The file that a note is about; `None`: the directory.
@@ -35,14 +35,14 @@ pub(super) enum Cause {
     Elsewhere,
 }
 
-/// What is so now, and what the store may not know of it.
+/// The present faults, and which of them the store may not know yet.
 #[derive(Default)]
 pub(super) struct Faults {
     rejected: BTreeMap<OsString, (Cause, String)>,
-    /// `None` before it was looked for.
+    /// `None` before the first look for it.
     directory: Option<InputDirectory>,
     unsent: BTreeSet<Topic>,
-    /// Names of hidden files that were said to be skipped.
+    /// Names of hidden files that were logged as skipped.
     hidden: BTreeSet<OsString>,
 }
 
@@ -65,7 +65,7 @@ impl Faults {
         }
     }
 
-    /// The same for every file of which `is_over` says so.
+    /// The same for every file for which `is_over` is true.
     fn accept_where(&mut self, cause: Cause, is_over: impl Fn(&OsString) -> bool) {
         let over =
             |name: &OsString, (known, _): &mut (Cause, String)| *known == cause && is_over(name);
@@ -91,7 +91,7 @@ impl Faults {
         }
     }
 
-    /// Says once that a hidden file is skipped; nothing is wrong with it.
+    /// Logs once that a hidden file is skipped; nothing is wrong with it.
     pub(super) fn skip_hidden(&mut self, name: OsString) {
         if self.hidden.len() < HIDDEN_SAID_MAX && !self.hidden.contains(&name) {
             info!(file = escaped(&name), "A hidden file is skipped: its name begins with a dot.");
@@ -140,7 +140,7 @@ impl FileWatcherActor {
         }
     }
 
-    /// Says once that a name is left out.
+    /// Logs once that a name is left out.
     pub(super) fn reject_name(&mut self, name: &OsStr, reason: &str) {
         if self.faults.reject(name, Cause::Name, reason) {
             warn!(file = escaped(name), reason, "An input file is rejected.");
@@ -160,7 +160,7 @@ impl FileWatcherActor {
         }
     }
 
-    /// A run's file is gone: it is not rejected any longer.
+    /// A run's file is gone, so it is no longer rejected.
     pub(super) fn take_back(&mut self, run: &Run) {
         self.faults.accept_file(run, Cause::Tails);
         self.faults.accept_file(run, Cause::Elsewhere);
@@ -180,7 +180,7 @@ impl FileWatcherActor {
         self.faults.accept_where(Cause::Name, |name| !there.contains(name));
     }
 
-    /// Sends every note that the store is not known to have.
+    /// Sends every note that the store may not have.
     pub(super) fn send_faults(&mut self, ctx: &mut Context<Self>) {
         for topic in std::mem::take(&mut self.faults.unsent) {
             match &topic {
@@ -200,12 +200,12 @@ impl FileWatcherActor {
         }
     }
 
-    /// Storage answers in order: what failed is sent again as it is then.
+    /// Storage answers in order. A note that failed is sent again with the state at that time.
     fn send_note(&self, note: impl Request<Answer = ()>, topic: Topic, ctx: &mut Context<Self>) {
         let sent = ask(&self.storage, note).into_actor(self);
         ctx.spawn(sent.map(move |answer, watcher, _| {
             if let Err(error) = answer {
-                // Storage has warned of it already, and not too often.
+                // Storage has already logged a warning, at a limited rate.
                 debug!(?topic, %error, "A note could not be stored yet; trying again.");
                 watcher.faults.unsent.insert(topic);
             }

@@ -1,4 +1,4 @@
-//! From events and scans to what is to be done about each run.
+//! From events and scans to what must be done about each run.
 //!
 //! Every way leads through [`FileWatcherActor::refresh`]: look at the names of some runs, act on
 //! what is there, register the new ones, drop those that are gone.
@@ -37,7 +37,7 @@ impl FileWatcherActor {
         }
     }
 
-    /// Takes all events that are there into the entries, and tells which runs they touched.
+    /// Takes all events that are there into the entries, and returns which runs they touched.
     fn take_events(&mut self) -> BTreeSet<Run> {
         let Some(open) = &mut self.open else {
             return BTreeSet::new();
@@ -59,13 +59,13 @@ impl FileWatcherActor {
         }
     }
 
-    /// Takes events into the entries and tells which runs they touched.
+    /// Takes events into the entries and returns which runs they touched.
     fn note_events(&mut self, names: Vec<(OsString, Happened)>) -> BTreeSet<Run> {
         let mut touched = BTreeSet::new();
         for (name, happened) in names {
             match FileName::parse(&name) {
                 Named::Fetcher(FileName { run, .. }) if happened == Happened::Attributes => {
-                    // What kept a rejected file from being read may be over.
+                    // The reason why a rejected file could not be read may be gone.
                     let is_rejected = |entry: &Entry| matches!(entry.phase, Phase::Rejected(_));
                     touched.extend(self.runs.get(&run).is_some_and(is_rejected).then_some(run));
                 }
@@ -82,7 +82,7 @@ impl FileWatcherActor {
         touched
     }
 
-    /// Lists the directory. Returns all runs that are to be looked at: those there, and those known.
+    /// Lists the directory. Returns all runs to look at: those there, and those known.
     pub(super) fn scan(&mut self) -> BTreeSet<Run> {
         let Some(open) = &self.open else {
             return BTreeSet::new();
@@ -111,8 +111,8 @@ impl FileWatcherActor {
         self.refresh(all, ctx);
     }
 
-    /// Looks at the runs and acts on what is there. Nothing else is handled before the new ones are registered: a look that the
-    /// same message asks for comes after that.
+    /// Looks at the runs and acts on what is there. Nothing else is handled before the new ones are registered: if the
+    /// same message asks for another look, that comes afterwards.
     pub(super) fn refresh(&mut self, mut runs: BTreeSet<Run>, ctx: &mut Context<Self>) {
         if let Some(postponed) = &mut self.postponed {
             return postponed.append(&mut runs);
@@ -123,7 +123,7 @@ impl FileWatcherActor {
             if gone.is_empty() || drains == DRAINS_MAX {
                 break;
             }
-            // The run that replaces one was there before that one went: it is in the events now.
+            // A run that replaces another was there before that one went, so its events have arrived by now.
             runs = self.take_events();
             if runs.is_empty() {
                 break;
@@ -132,7 +132,7 @@ impl FileWatcherActor {
         self.add_unregistered(&mut fresh);
         // New runs first: a fetcher whose run was replaced keeps its id (spec 4, "At start").
         self.register(fresh.into_iter().collect(), ctx);
-        // What is removed from a directory that was moved or unmounted is not removed from the input.
+        // A file removed from a directory that was moved or unmounted is not removed from the input.
         if self.open.as_ref().is_some_and(Open::speaks_for_the_input) {
             for run in gone {
                 self.drop_run(&run, ctx);
@@ -141,7 +141,7 @@ impl FileWatcherActor {
         self.send_faults(ctx);
     }
 
-    /// Sorts runs into those to be registered, those that are gone, and those that were seen to.
+    /// Sorts runs into those to register, those that are gone, and those that were handled.
     fn sort(
         &mut self,
         runs: BTreeSet<Run>,
@@ -166,7 +166,7 @@ impl FileWatcherActor {
         }
     }
 
-    /// Looks at both names of a run: is its file there? `None` when that could not be done: it stays as it is.
+    /// Looks at both names of a run: is its file there? `None` if that could not be done: the run stays as it is.
     fn look_at(&mut self, run: &Run) -> Option<bool> {
         let directory = Rc::clone(&self.open.as_ref()?.directory);
         let names = [true, false].map(|growing| OsString::from(run.file_name(growing)));
@@ -186,7 +186,7 @@ impl FileWatcherActor {
         Some(entry.names.file().is_some() && !emptied)
     }
 
-    /// Brings one run forward whose file is there. True when it is to be registered.
+    /// Moves a run whose file is there on to its next phase. True if it must be registered.
     fn act_on(&mut self, run: &Run, ctx: &mut Context<Self>) -> bool {
         let Some(entry) = self.runs.get_mut(run) else {
             return false;
@@ -210,7 +210,7 @@ impl FileWatcherActor {
                 return entry.is_changed_since(*read) || entry.names.target().complete;
             }
             Phase::Rejected(failed) if *failed != Some(file) => {
-                // A changed file has all its tries again; one that is only looked at again, one.
+                // A changed file gets all its tries again; one that is only looked at again gets one.
                 entry.failures = if failed.is_some() { 0 } else { entry.failures };
                 return true;
             }

@@ -1,9 +1,8 @@
 //! Opening the input directory, losing it, and finding it again (spec 4, loss 10).
 //!
-//! A directory that is lost is never made again: whoever removed it may be about to mount or move
-//! something there. It is looked for by its path every second; jobs are handed out meanwhile. Another
-//! directory at that path is not read: its lists would replace those of the known one. Which one may be
-//! taken is [`stranger`](super::stranger)'s to say.
+//! A lost directory is never created again: its operator may be about to mount or move something there. Its path is
+//! checked every second; jobs are handed out meanwhile. Another directory at that path is not read, because its lists
+//! would replace those of the known one. [`stranger`](super::stranger) decides which one may be taken.
 
 use std::io;
 use std::rc::Rc;
@@ -22,8 +21,8 @@ use crate::storage::messages::ask;
 use shiftboss_queue::file_identity::DirectoryIdentity;
 use shiftboss_queue::operation::{InputDirectory, NoteInput, Runs, StoredRun};
 
-/// Takes the directory that is at the input's path now, whichever it is. An error: there is none, or it
-/// could not be noted yet.
+/// Takes the directory that is at the input's path now, whichever it is. An error: there is none, or the store could
+/// not note it yet.
 #[derive(Debug, Message)]
 #[rtype(result = "Result<Accepted, String>")]
 pub struct AcceptInput;
@@ -45,16 +44,15 @@ pub struct WhyLost;
 struct Readable;
 
 impl Open {
-    /// Whether a file that is gone from this directory is gone from the input: the directory is at its
-    /// path still, or was removed, for which it had to be emptied. A directory that was moved or unmounted
-    /// says nothing.
+    /// Whether a file that is gone from this directory is gone from the input: the directory is still at its path, or
+    /// was removed, for which it had to be emptied. With a directory that was moved or unmounted, that is unknown.
     pub(super) fn speaks_for_the_input(&self) -> bool {
         self.directory.is_at_its_path() || self.directory.is_removed()
     }
 }
 
 impl FileWatcherActor {
-    /// Opens the directory at the start and registers its runs, or begins to wait for it.
+    /// Opens the directory at the start and registers its runs, or starts waiting for it.
     pub(super) fn begin_watching(
         &mut self,
         known: &[StoredRun],
@@ -111,8 +109,7 @@ impl FileWatcherActor {
         }
     }
 
-    /// Notices that the directory is gone, may not be read any more, or is back: no event tells as long as it
-    /// is held open.
+    /// Notices that the directory is gone, is no longer readable, or is back: while it is held open, no event says so.
     pub(super) fn find_directory(&mut self, ctx: &mut Context<Self>) {
         match &self.open {
             None => self.find_again(ctx),
@@ -149,7 +146,7 @@ impl FileWatcherActor {
         self.find_again(ctx);
     }
 
-    /// Lets go of the directory, and keeps the runs. Those of one that was removed went before it.
+    /// Closes the directory, and keeps the runs. If it was removed, its runs went before it.
     fn close(&mut self, ctx: &mut Context<Self>) {
         if self.open.as_ref().is_some_and(|open| open.directory.is_removed()) {
             self.refresh(self.runs.keys().cloned().collect(), ctx);
@@ -181,7 +178,7 @@ impl FileWatcherActor {
         };
         let known = ask(&self.storage, Runs).into_actor(self);
         ctx.wait(known.map(move |known, watcher, ctx| {
-            // A store that does not answer proves nothing; it is asked again in a second.
+            // If the store does not answer, nothing is known; it is asked again in a second.
             if let Ok(known) = known {
                 watcher.take_if_ours(directory, &known, false, ctx);
             }
@@ -201,7 +198,8 @@ impl FileWatcherActor {
         }
     }
 
-    /// Why a directory is the input directory; an error: why it is not, or not yet. One that is becomes ours.
+    /// Why a directory is the input directory; an error: why it is not, or not yet. If it is, it is locked for this
+    /// daemon.
     fn recognise(
         &mut self,
         directory: &Directory,
@@ -228,7 +226,7 @@ impl FileWatcherActor {
         if is_free { Ok(why) } else { Err(taken) }
     }
 
-    /// Says once that the directory is lost, why, and what to do.
+    /// Logs once that the directory is lost, why, and what to do.
     fn stay_lost(&mut self, reason: &str, ctx: &mut Context<Self>) {
         if !self.faults.directory_is(InputDirectory::Lost(reason.to_owned())) {
             return;
@@ -300,7 +298,7 @@ impl StreamHandler<Readable> for FileWatcherActor {
         self.drain(ctx);
     }
 
-    /// The descriptor cannot be waited on any longer: opened again by way of a loss.
+    /// The descriptor can no longer be waited on: the directory is treated as lost, and so opened again.
     fn finished(&mut self, ctx: &mut Context<Self>) {
         self.lose(ctx);
     }

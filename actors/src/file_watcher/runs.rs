@@ -1,5 +1,5 @@
-//! Telling the store which runs there are: registering new ones, deleting those that are gone (spec 4). A run is
-//! marked at once, so that no row of it is handed out any more; its rows leave in bounded steps.
+//! Keeping the store's runs current: registering new ones, deleting those that are gone (spec 4). A run is marked at
+//! once, so that no more of its rows are handed out; the rows themselves are deleted in bounded steps.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -19,16 +19,17 @@ use shiftboss_queue::operation::{
     BeginDeletion, DeleteRuns, Each, RegisterRun, Registered, StoredRun,
 };
 
-/// Runs that are registered with one transaction, which has an end in time however many files there are.
+/// Most runs that one transaction registers, so that it ends in time however many files there are.
 const REGISTERED_AT_ONCE: usize = 250;
-/// Pause between two steps of deletions, so that others get at the database.
+/// Pause between two steps of deletions, so that others can use the database.
 const STEP_PAUSE: Duration = Duration::from_millis(1);
 /// Pause after a step that failed: a full disk stays full for a while.
 const STEP_RETRY: Duration = Duration::from_secs(1);
 
 impl FileWatcherActor {
-    /// Takes what the store knows, to be compared with the directory. Deletions that an earlier daemon began go on; what is being
-    /// deleted already is, once: it may have been made anew when a second end of its deletion came.
+    /// Takes over what the store knows, to be compared with the directory. Deletions that an earlier daemon began go
+    /// on. A run that is being deleted is not queued a second time: its file may have been made anew by the time a
+    /// second deletion ended.
     pub(super) fn adopt(&mut self, known: &[StoredRun], ctx: &mut Context<Self>) {
         for stored in known.iter().cloned() {
             let run = stored.run.clone();
@@ -63,7 +64,7 @@ impl FileWatcherActor {
         let request = Each(runs.iter().cloned().map(RegisterRun).collect());
         let registered = ask(&self.storage, request).into_actor(self);
         ctx.wait(registered.map(|answers, watcher, ctx| {
-            // What failed as a whole failed for each.
+            // If the whole transaction failed, it failed for each run.
             let answers = answers.unwrap_or_else(|error| vec![Err(error); runs.len()]);
             let mut later = BTreeSet::new();
             for (run, answer) in runs.into_iter().zip(answers) {
@@ -78,7 +79,7 @@ impl FileWatcherActor {
         }));
     }
 
-    /// The store's answer; a run that is to be registered later is given back.
+    /// Handles the store's answer; returns the run if it must be registered later.
     fn registered(
         &mut self,
         run: Run,
@@ -124,7 +125,7 @@ impl FileWatcherActor {
         self.mark(run.clone(), ctx);
     }
 
-    /// From the answer on that it is marked no row of the run is handed out.
+    /// Once storage answers that it is marked, no row of the run is handed out.
     fn mark(&mut self, run: Run, ctx: &mut Context<Self>) {
         let marked = ask(&self.storage, BeginDeletion(run.clone())).into_actor(self);
         ctx.spawn(marked.map(move |marked, watcher, ctx| match marked {
@@ -146,8 +147,8 @@ impl FileWatcherActor {
         }
     }
 
-    /// One step at a time, however many runs go: a worker's request waits for one at most. A run once marked is
-    /// tried until it is gone; a stop in between leaves the mark, and the next start goes on.
+    /// One step at a time, however many runs are deleted: a worker's request waits for one step at most. A marked run
+    /// is retried until it is gone; if the daemon stops in between, the mark stays, and the next start goes on.
     fn delete_step(&mut self, ctx: &mut Context<Self>) {
         let runs = self.deleting.iter().take(STEP_ROWS).cloned().collect();
         let step = ask(&self.storage, DeleteRuns { runs, limit: STEP_ROWS }).into_actor(self);
@@ -168,7 +169,8 @@ impl FileWatcherActor {
     }
 }
 
-/// Leaves as many runs as one transaction takes. Those of a fetcher stay together: whose it is, all of them decide.
+/// Leaves as many runs as one transaction takes, and returns the rest. Those of a fetcher stay together: all of them
+/// decide who owns it.
 fn split_off_rest(runs: &mut Vec<Run>) -> Vec<Run> {
     let is_boundary = |at: &usize| runs[*at].fetcher != runs[*at - 1].fetcher;
     let end = (REGISTERED_AT_ONCE..runs.len()).find(is_boundary).unwrap_or(runs.len());
@@ -179,7 +181,7 @@ fn split_off_rest(runs: &mut Vec<Run>) -> Vec<Run> {
 mod tests {
     use super::*;
 
-    /// Lengths of the parts in which so many fetchers with so many runs each are registered.
+    /// Lengths of the parts in which `fetchers` fetchers with `runs` runs each are registered.
     fn parts(fetchers: usize, runs: i64) -> Vec<usize> {
         let of = |fetcher| {
             (0..runs).map(move |started| Run { fetcher: format!("f{fetcher}").into(), started })

@@ -14,7 +14,7 @@ use shiftboss_protocol::fetcher_file::{FileName, Named};
 use shiftboss_queue::file_identity::DirectoryIdentity;
 use shiftboss_queue::operation::StoredRun;
 
-/// The lists of a directory: their names, and how those are that are complete. One that grows may do so.
+/// The lists of a directory: their names, and the state of those that are complete. A list that still grows may change.
 type Lists = BTreeMap<OsString, Option<FileState>>;
 
 /// A directory that is not the known one.
@@ -25,10 +25,10 @@ pub(super) struct Stranger {
 }
 
 impl Stranger {
-    /// What a look at `directory` tells, after the look `before`.
+    /// The result of a look at `directory`, after the look `before`.
     pub(super) fn seen(directory: &Directory, before: Option<Self>) -> Self {
         let identity = directory.identity();
-        // One that cannot be listed holds nothing.
+        // A directory that cannot be listed counts as empty.
         let lists = lists_of(directory).unwrap_or_default();
         match before {
             Some(before) if before.identity.is_same(&identity) && before.lists == lists => before,
@@ -36,7 +36,7 @@ impl Stranger {
         }
     }
 
-    /// Whether it has held lists for so long without a change.
+    /// Whether it has held lists for at least `long` without a change.
     pub(super) fn has_rested(&self, long: Duration) -> bool {
         !self.lists.is_empty() && self.since.elapsed() >= long
     }
@@ -54,17 +54,16 @@ fn lists_of(directory: &Directory) -> io::Result<Lists> {
     Ok(lists)
 }
 
-/// Whether a directory holds every complete list that the store knows, so that none of them can be
-/// withdrawn by taking it; where none is complete, every list. So a store without lists is content with
-/// any directory.
+/// Whether a directory holds every complete list that the store knows, so that taking it withdraws none of them; if
+/// none is complete, every list. For a store without lists, any directory does.
 pub(super) fn holds_known(directory: &Directory, known: &[StoredRun]) -> bool {
     let lists = || known.iter().filter(|run| !run.deleting);
     let any_complete = lists().any(|run| run.complete);
     lists().filter(|run| run.complete || !any_complete).all(|run| holds(directory, run))
 }
 
-/// Whether a run's file is there, under one of its names, with what was read of it. Its numbers may be
-/// others: a copy does as well.
+/// Whether a run's file is there, under one of its names, with what was read of it. Device and inode may differ: a copy
+/// will do.
 fn holds(directory: &Directory, stored: &StoredRun) -> bool {
     [false, true].iter().any(|growing| {
         directory

@@ -1,6 +1,6 @@
 //! Starting tails, and what follows when one ends: the run is complete, or the tail is started again after a
-//! growing delay, or, after some tries, its file is rejected. A complete file is looked into once more when it
-//! rests; the comparing, and what follows when it has changed, is its tail's.
+//! growing delay, or, after some tries, its file is rejected. A complete file is looked into once more when it rests;
+//! its tail compares it, and handles a change.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -23,7 +23,7 @@ use shiftboss_queue::operation::StoredRun;
 const TAILS_MAX: usize = 1024;
 /// A file whose tail failed this often without storing anything is rejected.
 const FAILURES_MAX: u32 = 5;
-/// Runs that are begun in one second to be compared. A look costs microseconds, and registering them a little more.
+/// Most runs whose comparison begins in one second. A look costs microseconds, and registering a little more.
 const COMPARED_PER_TICK: usize = 256;
 /// Delay before the first restart; doubled with each failure.
 const RESTART_DELAY: Duration = Duration::from_millis(100);
@@ -31,13 +31,13 @@ const RESTART_DELAY: Duration = Duration::from_millis(100);
 /// Starts a tail. A parameter of the watcher, so that its tests can start one that fails.
 pub type StartTail = Box<dyn Fn(Tail) -> JoinHandle<()>>;
 
-/// A tail in its own task, whose handle tells of a panic; actix itself would tell nobody.
+/// A tail in its own task, whose handle reports a panic; actix itself would not.
 pub fn start_tail(tail: Tail) -> JoinHandle<()> {
     actix::spawn(Context::new().into_future(FileTailActor(Some(tail))))
 }
 
 impl FileWatcherActor {
-    /// A run is registered as `stored`: starts its tail, unless nothing is left to be read.
+    /// A run is registered as `stored`: starts its tail, unless nothing is left to read.
     pub(super) fn begin(&mut self, run: &Run, stored: StoredRun, ctx: &mut Context<Self>) {
         let Some(entry) = self.runs.get_mut(run) else {
             return;
@@ -65,7 +65,7 @@ impl FileWatcherActor {
             return;
         };
         let Some(open) = &self.open else {
-            // Lost meanwhile: it is registered again when the directory is back.
+            // The directory was lost meanwhile: the run is registered again when it is back.
             entry.phase.enter(Phase::New);
             return;
         };
@@ -141,7 +141,7 @@ impl FileWatcherActor {
             return;
         };
         entry.failures = if progress { 1 } else { entry.failures + 1 };
-        // Whatever it has heard of the file's content, it has not stored.
+        // It may have been notified of content that it has not stored.
         entry.touched = true;
         if entry.failures > FAILURES_MAX {
             entry.phase.enter(Phase::Rejected(entry.names.file()));
@@ -156,7 +156,7 @@ impl FileWatcherActor {
         ctx.run_later(delay, move |watcher, ctx| watcher.retry(run, ctx));
     }
 
-    /// Gives each rejected file one more try: what kept it from being read may be over.
+    /// Gives each rejected file one more try: the reason why it could not be read may be gone.
     pub(super) fn retry_rejected(&mut self) {
         for entry in self.runs.values_mut() {
             if let Phase::Rejected(failed) = &mut entry.phase {
@@ -166,8 +166,8 @@ impl FileWatcherActor {
         }
     }
 
-    /// Once a second: starts tails for complete files that rest, and are to be compared with what was read of them:
-    /// after each reading, and after any change of their times, also while no daemon ran (spec 4, "Life").
+    /// Once a second: starts tails for complete files that rest and must be compared with what was read of them. That
+    /// is so after each reading, and after any change of their times, also while no daemon ran (spec 4, "Life").
     pub(super) fn reconcile(&mut self, ctx: &mut Context<Self>) {
         let is_next = |(_, entry): &(&Run, &mut Entry)| {
             let is_complete = matches!(entry.phase, Phase::Complete(_));
@@ -192,14 +192,14 @@ impl FileWatcherActor {
     }
 }
 
-/// Whether a file ends where it was read to, and is the one that was read.
+/// Whether a file is the one that was read, and ends where the reading ended.
 fn is_as_long(stored: &StoredRun, file: Option<FileState>) -> bool {
     stored.position.zip(file).is_some_and(|(at, file)| {
         (at.device, at.inode, at.offset) == (file.device, file.inode, file.length)
     })
 }
 
-/// Whether a file holds just what is stored of it, as far as its times tell.
+/// Whether a file holds exactly what is stored of it, as far as its times show.
 fn is_verified(stored: &StoredRun, file: Option<FileState>) -> bool {
     let verified = stored.position.and_then(|at| at.verified);
     !stored.stale && verified.is_some() && verified == file.map(|file| file.times)

@@ -53,7 +53,7 @@ impl Site {
         Self::over(home, input(path), mock, start)
     }
 
-    /// A watcher that is told of `input`.
+    /// A watcher of `input`.
     fn over(home: TempDir, input: Input, mock: MockStore, start: StartTail) -> Self {
         let (storage, _) = mock.start();
         let exits = tokio::sync::mpsc::unbounded_channel().0;
@@ -74,7 +74,7 @@ impl Site {
         self
     }
 
-    /// A watcher over the same store, of an empty directory and what else `told` says of it.
+    /// A watcher over the same store, with `told` as its input but for the path: that of a new, empty directory.
     async fn moved(&self, told: Input) -> Self {
         let home = tempfile::tempdir().unwrap();
         let input = Input { path: home.path().to_owned(), ..told };
@@ -126,7 +126,7 @@ async fn batches_are_bounded_and_the_last_completes() {
     assert!(site.calls("add") > 3, "{}", site.calls("add"));
 }
 
-/// Makes a file look old, as one that its writer left long ago.
+/// Makes a file look old, as if last written long ago.
 fn filetime_back(path: &Path) {
     let long_ago = std::time::SystemTime::now() - std::time::Duration::from_secs(60);
     fs::File::options().write(true).open(path).unwrap().set_modified(long_ago).unwrap();
@@ -143,7 +143,7 @@ async fn a_look_finds_what_was_written_before() {
     }
 }
 
-/// A line that is cut off before its end is not the begin of the next one.
+/// A line that is cut off before its end does not become the beginning of the next one.
 #[actix::test]
 async fn a_line_that_is_cut_off_is_forgotten() {
     let site = Site::started(MockStore::default(), real()).await;
@@ -159,7 +159,7 @@ async fn a_line_that_is_cut_off_is_forgotten() {
     assert_eq!(site.keys(), ["alpha", "charlie"]);
 }
 
-/// More files than the kernel has events for: the look at everything comes after those that were told of are registered.
+/// More files than the kernel queues events for: those with events are registered before the look at everything.
 #[actix::test]
 async fn a_look_at_everything_waits_for_registrations() {
     let site = Site::started(MockStore::default(), real()).await;
@@ -190,7 +190,7 @@ async fn a_new_run_is_registered_before_the_old_one_goes() {
     assert!(place("register f.2") < place("delete f.1"));
 }
 
-/// What status is to show is told to the store until it is stored.
+/// A note that status shows is sent to the store until it is stored.
 #[actix::test]
 async fn notes_are_repeated_until_they_are_stored() {
     tokio::time::pause();
@@ -209,8 +209,8 @@ async fn notes_are_repeated_until_they_are_stored() {
     until("the return is told again", || site.calls("lost no") == 3).await;
 }
 
-/// A run that the store rejects, as one that is being deleted, is tried again by itself: the others
-/// of the same message are known at once.
+/// A run that the store rejects, such as one that is being deleted, is tried again by itself: the others of the same
+/// message are known at once.
 #[actix::test]
 async fn a_rejected_run_keeps_no_other_waiting() {
     tokio::time::pause();

@@ -1,7 +1,7 @@
 //! The inotify watch on the input directory. Used by the FileWatcherActor alone.
 //!
-//! Events are hints; the truth is the directory. One watch, drained without waiting: the watcher
-//! does so when the descriptor becomes readable and before anybody is answered that there is no work.
+//! Events are hints; the truth is the directory. One watch, drained without waiting: the watcher drains it when the
+//! descriptor becomes readable, and before any request is answered that there is no work.
 
 use std::ffi::OsString;
 use std::io;
@@ -23,7 +23,7 @@ pub enum Happened {
     /// Its rights, owner, times or links changed.
     Attributes,
     Closed,
-    /// It was moved here; the number is that of the move, which its other end has too.
+    /// It was moved here; the number is that of the move, and the other end of the move has it, too.
     MovedHere(u32),
     /// It was moved away, here under another name or out of the directory; see [`MovedHere`](Self::MovedHere).
     MovedAway(u32),

@@ -1,5 +1,4 @@
-//! The ListenerActor on real sockets, with a binder that does as it is told and a storage that takes its
-//! time, under a paused clock.
+//! The ListenerActor on real sockets, with a binder that a test controls and a slow storage, under a paused clock.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -56,7 +55,7 @@ struct Site {
 }
 
 impl Site {
-    /// A listener on the socket `a`, for at most so many connections.
+    /// A listener on the socket `a`, for at most `connections_max` connections.
     fn new(connections_max: usize) -> Self {
         Self::on(connections_max, bind)
     }
@@ -87,7 +86,7 @@ impl Site {
         self.actor.send(Counts).await.unwrap()
     }
 
-    /// Waits until there are so many connections, with the clock all but standing.
+    /// Waits until there are `count` connections, while the clock hardly moves.
     async fn wait_open(&self, count: usize) {
         let deadline = std::time::Instant::now() + Duration::from_secs(20);
         while self.counts().await.0 != count {
@@ -101,7 +100,7 @@ fn bind(path: &Path) -> UnixListener {
     UnixListener::bind(path).unwrap()
 }
 
-/// A listener of which every accept fails at once: it does not listen.
+/// A socket whose every accept fails at once, because it does not listen.
 fn broken(_: &Path) -> UnixListener {
     use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -136,8 +135,8 @@ async fn so_many_connections_and_no_more() {
     assert_eq!(site.counts().await.1, 3);
 }
 
-/// Accepts that fail are tried again ten times a second, not as fast as can be; once the binder has a
-/// listener that works, workers are served over it. A binder that fails is asked again.
+/// Accepts that fail are tried again ten times a second, not in a busy loop; once the binder has a listener that works,
+/// workers are served over it. A binder that fails is asked again.
 #[actix::test]
 async fn failing_accepts_are_outlived() {
     let site = Site::on(8, broken);
@@ -157,7 +156,7 @@ async fn failing_accepts_are_outlived() {
     assert_eq!(site.counts().await.2, failed, "the old listener is not asked any longer");
 }
 
-/// A new listener takes the place of the old one; who is connected stays so.
+/// A new listener takes the place of the old one; connections stay open.
 #[actix::test]
 async fn a_new_listener_keeps_connections() {
     let site = Site::new(8);
@@ -171,8 +170,8 @@ async fn a_new_listener_keeps_connections() {
     assert!(UnixStream::connect(site.path("a")).await.is_err());
 }
 
-/// A close waits for the request under way, which is answered, and for no connection that rests; each who
-/// asks for it is told. Nobody is admitted meanwhile, and the binder is left alone.
+/// A close waits for the request under way, which is answered, but not for idle connections; every request for a close
+/// is answered. No connection is accepted meanwhile, and the binder is left alone.
 #[actix::test]
 async fn a_close_waits_for_what_is_under_way() {
     let site = Site::new(8);

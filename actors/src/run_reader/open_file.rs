@@ -1,5 +1,5 @@
-//! An open fetcher file, and how far it was read. The part of the run reader that reads bytes; which file
-//! it is to be, and from where, the reader says.
+//! An open fetcher file, and how far it was read. The part of the run reader that reads bytes; the reader decides which
+//! file, and from where.
 
 use std::fs::File;
 use std::io;
@@ -18,16 +18,16 @@ const CHUNK_BYTES: usize = 8 * 1024;
 pub(super) struct OpenFile {
     pub(super) file: File,
     pub(super) state: FileState,
-    /// It had only just been changed when it was looked at: its times may not tell the next change.
+    /// It had only just been changed when it was looked at: its times may not show the next change.
     pub(super) fresh: bool,
     pub(super) lines: LineReader,
     /// Where reading began, in this process; `lines.consumed()` counts from here.
     began: u64,
-    /// The next byte to be read. Ahead of the position by an unfinished line.
+    /// The next byte to read. Ahead of the position by an unfinished line.
     pub(super) next: u64,
-    /// Lines of faulty content since the last batch.
+    /// Faulty lines since the last batch.
     pub(super) skipped: u64,
-    /// Of all lines up to the position, if those before the first were known.
+    /// Digest of all lines up to the position, if that of the lines before the first one read here is known.
     content: Option<Content>,
 }
 
@@ -62,13 +62,13 @@ impl OpenFile {
         self.content = None;
     }
 
-    /// Reads until a batch is full or the file ends; tells whether it ended.
+    /// Reads until a batch is full or the file ends; returns whether it ended.
     pub(super) fn read_lines(&mut self, lines: &mut Vec<Line>) -> io::Result<bool> {
         let mut chunk = [0; CHUNK_BYTES];
         let limit = self.next + BATCH_BYTES_MAX;
         while lines.len() < BATCH_ROWS_MAX && self.next < limit {
             let length = match self.file.read_at(&mut chunk, self.next) {
-                // Some file systems let a signal end a read.
+                // On some file systems a signal can interrupt a read.
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 length => length?,
             };
@@ -124,7 +124,7 @@ impl OpenFile {
         rows
     }
 
-    /// The place behind what was read; the `stored` one, if that is it.
+    /// The position behind what was read; the `stored` one if they are the same.
     pub(super) fn position(&self, stored: Option<Position>) -> io::Result<Position> {
         let offset = self.began + self.lines.consumed();
         let position = Position {

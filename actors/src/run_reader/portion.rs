@@ -1,9 +1,9 @@
 //! A portion of a fetcher's file: rows that were read, and what is to be stored with them.
 //!
-//! The reader makes one of each batch of lines that it reads; the FileTailActor puts several together, and stores them step
-//! by step. Rows of several reads are put in the order of dispatch before: so those that are dispatched after each other
-//! stand beside each other in the store, and it changes fewer pages for them, now and at each dispatch. It neither reads
-//! nor stores.
+//! The reader makes one of each batch of lines that it reads; the FileTailActor joins several, and stores them step by
+//! step. Rows of several reads are first sorted in the order of dispatch: rows that are dispatched one after the other
+//! then stand side by side in the store, which changes fewer pages for them, now and at each dispatch. This module
+//! neither reads nor stores.
 
 use std::mem::size_of;
 
@@ -14,11 +14,11 @@ use shiftboss_queue::operation::{Reading, RowBatch};
 /// Rows, with how far the file had been read before them and is read with them.
 pub struct Portion {
     rows: Vec<(i32, Row)>,
-    /// What is noted with every step but the last one: whoever reads on from there reads these rows again. Without rows.
+    /// Stored with every step but the last: a reader that goes on from there reads these rows again. Without rows.
     before: RowBatch,
-    /// What is noted with the last step. Without rows.
+    /// Stored with the last step. Without rows.
     behind: RowBatch,
-    /// As long as the lines, faulty ones too, and what their rows take in memory beside.
+    /// Length of the lines, faulty ones included, plus the memory that their rows take besides.
     bytes: usize,
     is_mixed: bool,
 }
@@ -34,7 +34,7 @@ impl Portion {
         Self { rows, before, behind, bytes, is_mixed: false }
     }
 
-    /// Whether the file was read on from where this one ends.
+    /// Whether `next` was read from where this portion ends.
     pub fn goes_on_with(&self, next: &Self) -> bool {
         next.before.reading == Reading::Onward && next.before.position == self.behind.position
     }
@@ -51,12 +51,12 @@ impl Portion {
         self.bytes
     }
 
-    /// What was noted last, without the rows.
+    /// The state after this portion, without the rows.
     pub fn behind(&self) -> &RowBatch {
         &self.behind
     }
 
-    /// The batches to be stored one after the other, of at most so many rows if there were several reads.
+    /// The batches to store one after the other, of at most `rows_max` rows if there were several reads.
     pub fn into_steps(self, rows_max: usize) -> impl Iterator<Item = RowBatch> {
         let Self { rows, before, behind, is_mixed, .. } = self;
         let (rows, rows_max) =
@@ -74,7 +74,7 @@ impl Portion {
     }
 }
 
-/// Sorted by jitter and key; of a key that occurs twice the last row is kept.
+/// Sorts by jitter and key; of a key that occurs twice, the last row is kept.
 fn in_order(mut rows: Vec<(i32, Row)>) -> Vec<(i32, Row)> {
     rows.sort_by(|(a, one), (b, other)| (a, &one.key).cmp(&(b, &other.key)));
     rows.dedup_by(|later, kept| {
@@ -117,7 +117,7 @@ mod tests {
         portion
     }
 
-    /// So neighbours in that order are stored together; and of a key that comes twice the last line counts.
+    /// Neighbours in that order are stored together; of a key that comes twice, the last line counts.
     #[test]
     fn rows_are_stored_in_the_order_of_dispatch() {
         let steps: Vec<RowBatch> = gathered().into_steps(2).collect();
@@ -128,7 +128,7 @@ mod tests {
         assert_eq!(steps.iter().map(|step| step.rows.len()).collect::<Vec<_>>(), [2, 2, 1]);
     }
 
-    /// A file of nothing but faulty lines is not gathered without bound: they count as long as they are.
+    /// A file of nothing but faulty lines is not gathered without bound: their length counts, too.
     #[test]
     fn faulty_lines_weigh() {
         let mut faulty = read(0, 1_000, &[], Reading::Onward);
@@ -136,8 +136,8 @@ mod tests {
         assert_eq!(faulty.bytes(), 3_000);
     }
 
-    /// A crash between two steps loses no line, and counts none twice: the place is moved, and the run complete, with the last
-    /// one alone.
+    /// A crash between two steps loses no line, and counts none twice: only the last step moves the position and
+    /// completes the run.
     #[test]
     fn the_last_step_moves_the_place() {
         let steps: Vec<RowBatch> = gathered().into_steps(2).collect();
@@ -150,7 +150,7 @@ mod tests {
         assert!(steps.iter().all(|step| step.from == Some(0)), "they are read on from there");
     }
 
-    /// What was read at once is one batch, as it stands in the file.
+    /// A single read becomes one batch, in the order of the file.
     #[test]
     fn one_read_is_stored_as_it_is() {
         let steps: Vec<RowBatch> =
@@ -162,7 +162,7 @@ mod tests {
         assert_eq!((none.len(), none[0].position.offset), (1, 30));
     }
 
-    /// A file that was put in another's place is not the same portion.
+    /// A file that replaced another one does not continue its portion.
     #[test]
     fn only_what_follows_is_put_together() {
         let first = read(0, 10, &["alpha"], Reading::Onward);

@@ -1,8 +1,9 @@
-//! Whether a batch waits for company: for those who were just answered, and are about to ask again.
+//! Whether a batch waits for company: for workers that were just answered, and are about to ask again.
 //!
-//! A call to a server costs as much as dozens of the operations in it. Without this, workers whose jobs are short fall into
-//! two groups, one of which is answered while the other asks: twice as many calls as need be. Used by the StorageActor, of a
-//! store that is [remote](crate::store::Store::is_remote). It knows no store, and carries nothing out.
+//! A call to a server costs as much as dozens of the operations in it. Without this, workers with short jobs fall into
+//! two groups, one of which is answered while the other asks: twice as many calls as necessary. Used by the
+//! StorageActor if its store is [remote](crate::store::Store::is_remote). It does not know the store, and carries
+//! nothing out.
 
 use std::time::Duration;
 
@@ -12,21 +13,21 @@ use super::gathered::BATCH_OPERATIONS_MAX;
 
 /// How long a batch waits at most.
 pub(super) const WAIT_MAX: Duration = Duration::from_millis(2);
-/// More do not fit: most are an end and a dispatch.
+/// Requests that fit into a batch: most are two operations, an end and a dispatch.
 const REQUESTS_MAX: usize = BATCH_OPERATIONS_MAX / 2;
-/// Batches that do not wait after one that waited in vain, for jobs take longer than that.
+/// Batches that do not wait after one has waited in vain: jobs take longer than that.
 const IMPATIENT: u32 = 100;
 
 #[derive(Default)]
 pub(super) struct Company {
-    /// Requests that the next batch is to have, and until when it waits for them.
+    /// How many requests the next batch waits for, and until when.
     expected: Option<(usize, Instant)>,
     /// Batches that will not wait.
     impatient: u32,
 }
 
 impl Company {
-    /// A batch was answered, in which so many workers got a job, while so many requests had come already.
+    /// A batch was answered: `jobs` workers got a job, and `gathered` requests have come meanwhile.
     pub(super) fn answered(&mut self, jobs: usize, gathered: usize, now: Instant) {
         self.impatient = self.impatient.saturating_sub(1);
         let expected = (jobs + gathered).min(REQUESTS_MAX);
@@ -34,7 +35,7 @@ impl Company {
             (self.impatient == 0 && jobs > 0 && expected > 1).then(|| (expected, now + WAIT_MAX));
     }
 
-    /// How long the next batch, of so many requests now, is still to wait.
+    /// How much longer the next batch, which has `gathered` requests now, waits.
     pub(super) fn wait(&mut self, gathered: usize, now: Instant) -> Option<Duration> {
         let (expected, until) = self.expected?;
         // A few may be late.
@@ -54,7 +55,7 @@ mod tests {
 
     const LATER: Duration = Duration::from_millis(3);
 
-    /// The next batch goes when nearly all are back that were answered, and those who asked meanwhile.
+    /// The next batch goes once it has nearly all workers that were answered, and those that asked meanwhile.
     #[test]
     fn who_was_answered_is_waited_for() {
         let (mut company, now) = (Company::default(), Instant::now());
@@ -80,7 +81,7 @@ mod tests {
         assert!(company.wait(1, now).is_some());
     }
 
-    /// More than fit into a batch are not waited for.
+    /// A batch does not wait for more than fit into it.
     #[test]
     fn a_full_batch_goes() {
         let (mut company, now) = (Company::default(), Instant::now());
@@ -89,7 +90,7 @@ mod tests {
         assert_eq!(company.wait(REQUESTS_MAX, now), None);
     }
 
-    /// A worker alone has nobody to wait for, and one that got nothing does not come back at once.
+    /// A single worker has no company to wait for, and one that got no job does not come back at once.
     #[test]
     fn nobody_waits_for_himself() {
         let (mut company, now) = (Company::default(), Instant::now());

@@ -1,4 +1,4 @@
-//! Holds and delays end when their time has come; when the wall clock is set meanwhile they keep their length.
+//! Holds and delays end when their time has come; if the wall clock is set meanwhile they keep their length.
 //!
 //! Part of the StorageActor, which has the store [follow](crate::store::Store::follow_clock) the clock. It moves nothing itself.
 
@@ -13,7 +13,7 @@ use super::StorageActor;
 use shiftboss_queue::error::StoreResult;
 use shiftboss_queue::operation::{EndHolds, NextHoldEnd};
 
-/// So often ends of holds and delays are asked for at one look: some thousands of keys.
+/// Most steps in which one look ends holds and delays: some thousands of keys in all.
 const ENDS_AT_A_LOOK: u32 = 20;
 
 /// Both clocks are read in whole seconds: they differ by one now and then.
@@ -22,14 +22,14 @@ const STEP_SECONDS: u64 = 2;
 /// Compares the wall clock with the time that passes.
 #[derive(Debug, Default)]
 pub(super) struct ClockSteps {
-    /// What the wall clock would have shown when the machine was started; `None`: nothing was followed yet.
+    /// What the wall clock would have shown when the machine was started; `None`: the store has followed nothing yet.
     origin: Option<UnixSeconds>,
 }
 
-/// That the store is to follow the clock.
+/// A change of the clock that the store must follow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ClockStep {
-    /// By so many seconds the clock was set; 0: the daemon has just begun.
+    /// By how many seconds the clock was set; 0: the daemon has just started.
     pub by: i64,
     origin: UnixSeconds,
 }
@@ -41,7 +41,7 @@ impl ClockStep {
 }
 
 impl ClockSteps {
-    /// What the store has not followed yet.
+    /// The step that the store has not followed yet.
     pub fn look(&self, now: UnixSeconds, boot_time: Duration) -> Option<ClockStep> {
         let since_boot = i64::try_from(boot_time.as_secs()).unwrap_or(i64::MAX);
         let origin = now.saturating_sub(since_boot);
@@ -57,17 +57,17 @@ impl ClockSteps {
 }
 
 impl StorageActor {
-    /// Keys whose hold is over are back in the order, and tasks that are due wait again; a few at a time, so that requests come
-    /// between. What cannot be written is tried again at the next look.
+    /// Returns keys whose hold is over to the order, and tasks that are due to waiting; a few at a time, so that
+    /// requests get in between. What cannot be written is tried again at the next look.
     pub(super) fn end_holds(&mut self, ctx: &mut Context<Self>) {
-        // The clock is followed with what writes.
+        // The store follows the clock with the next batch that writes, so this submits one.
         if self.clock_step().is_some() {
             return self.submit(ctx, EndHolds, |_, _, _| {});
         }
         self.end_some_holds(ctx, ENDS_AT_A_LOOK);
     }
 
-    /// What is to be followed.
+    /// The step to follow.
     pub(super) fn clock_step(&self) -> Option<ClockStep> {
         self.clock_steps.look(self.clock.now(), self.clock.boot_time())
     }
@@ -84,7 +84,7 @@ impl StorageActor {
         });
     }
 
-    /// What could not be followed is tried again with the next batch.
+    /// A step that the store could not follow is tried again with the next batch.
     pub(super) fn note_step(
         &mut self,
         ctx: &mut Context<Self>,
@@ -110,7 +110,7 @@ impl StorageActor {
 mod tests {
     use super::*;
 
-    /// Sleep, rounding and a store that could not follow are no steps, and none is lost.
+    /// Sleep and rounding are no steps, and no step is lost if the store could not follow it.
     #[test]
     fn only_steps_are_noticed_until_they_are_followed() {
         let mut steps = ClockSteps::default();

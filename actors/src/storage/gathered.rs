@@ -1,4 +1,4 @@
-//! The next batch: what was asked of the store since it was last called, and who waits for the answers.
+//! The next batch: the requests since the store was last called, and their replies.
 //!
 //! Used by the StorageActor alone. It carries nothing out.
 
@@ -10,22 +10,22 @@ use super::StorageActor;
 use shiftboss_queue::error::{Rejected, StoreResult};
 use shiftboss_queue::operation::{AddTask, Dispatch, Operation, Outcome, Outcomes};
 
-/// Operations that may share one transaction: so many that a commit costs each of them little, so few
-/// that the last one does not wait long for it.
+/// Most operations in one transaction: enough that each has a small share of the commit, few enough that the last one
+/// does not wait long for it.
 pub(super) const BATCH_OPERATIONS_MAX: usize = 256;
-/// Payloads of tasks that share one: where a batch is a message, that is to be no larger than one may be.
+/// Most bytes of payloads in one transaction: where a batch is sent as a message, it must not exceed a message's limit.
 const BATCH_BYTES_MAX: usize = 2 * 1024 * 1024;
-/// Rows of bulk requests that share one transaction: small lists do, so that thousands of them do not take a
+/// Most rows of bulk requests that share one transaction: small lists do, so that thousands of them do not take a
 /// commit each.
 const ROWS_TOGETHER_MAX: usize = 64;
 
-/// Gets what came of a request.
+/// Called with the outcome of a request.
 pub(super) type Reply =
     Box<dyn FnOnce(&mut StorageActor, &mut Context<StorageActor>, StoreResult<Outcomes>)>;
 
-/// Requests in the order in which they came. Those that change many rows have a queue of their own, so that a
-/// worker's request waits for one large or a few small ones of them only, however many tails there are: who needs the
-/// answer to one request before the next one waits for it.
+/// Requests in the order in which they came. Those that change many rows have a queue of their own, so that a worker's
+/// request waits for only one large or a few small ones of them, however many tails there are. A sender that needs two
+/// requests in order waits for the first answer.
 #[derive(Default)]
 pub(super) struct Gathered {
     bulk: VecDeque<Asked>,
@@ -34,18 +34,18 @@ pub(super) struct Gathered {
 }
 
 struct Asked {
-    /// Tells which one came first.
+    /// Its place in the order of arrival.
     number: u64,
     operations: Vec<Operation>,
     load: Load,
     reply: Reply,
 }
 
-/// What a batch has of those things that it may have a few of.
+/// What a batch holds of everything that is limited.
 #[derive(Debug, Default, Clone, Copy)]
 struct Load {
     operations: usize,
-    /// How many rows are changed at most, if that may be many.
+    /// How many rows change at most, for operations that may change many.
     bulk_rows: usize,
     hand_outs: usize,
     bytes: usize,
@@ -76,13 +76,13 @@ impl Load {
     }
 }
 
-/// Who waits for the answers of a batch that is under way.
+/// The replies that a batch under way owes.
 pub(super) struct Replies {
     /// With the number of operations of each.
     asked: Vec<(usize, Reply)>,
-    /// Those that may end a lease or bring one, by their place in the batch.
+    /// Operations that may end or begin a lease, with their place in the batch.
     of_leases: Vec<(usize, Operation)>,
-    /// Whether an operation may have brought work for those who wait.
+    /// Whether an operation may have brought work for waiting workers.
     pub(super) makes_work: bool,
     pub(super) writes: bool,
 }
@@ -92,7 +92,7 @@ impl Gathered {
         self.bulk.is_empty() && self.others.is_empty()
     }
 
-    /// How many requests there are; `None`: bulk ones are among them.
+    /// How many requests there are; `None` if there are bulk ones.
     pub(super) fn requests(&self) -> Option<usize> {
         self.bulk.is_empty().then_some(self.others.len())
     }
@@ -104,8 +104,8 @@ impl Gathered {
         queue.push_back(Asked { number: self.last, operations, load, reply });
     }
 
-    /// Takes the next batch out, with so many hand-outs at most. One message's operations stay together, and bulk ones that
-    /// came before all others begin a batch: there they cost least.
+    /// Takes the next batch out, with at most `hand_outs_max` hand-outs. One message's operations stay together. Bulk
+    /// ones that came before all others begin a batch, where they cost least.
     pub(super) fn take(&mut self, hand_outs_max: usize) -> (Vec<Operation>, Replies) {
         let (mut batch, mut asked, mut taken) = (Vec::new(), Vec::new(), Load::default());
         let first_other = self.others.front().map_or(u64::MAX, |first| first.number);
@@ -126,7 +126,7 @@ impl Gathered {
         (batch, Replies { asked, of_leases, makes_work, writes })
     }
 
-    /// The next request of a batch that has all that. The first one always fits.
+    /// The next request that fits into a batch which holds `taken`. The first one always fits.
     fn next(&mut self, first_other: u64, taken: Load, hand_outs_max: usize) -> Option<Asked> {
         let fits = |asked: &mut Asked| {
             let together = taken.with(asked.load);
@@ -172,8 +172,8 @@ impl Replies {
     }
 }
 
-/// Whether a lease may have ended, or begun to be this daemon's, with an operation. [`Operation::Expire`] is the StorageActor's
-/// own, and a dispatch is answered to it.
+/// Whether an operation may have ended a lease, or made one this daemon's. [`Operation::Expire`] is left out because
+/// the StorageActor itself sends it, and dispatches because it handles their answers.
 fn is_of_leases(operation: &Operation) -> bool {
     match operation {
         Operation::CompleteAttempt(_)
@@ -198,7 +198,7 @@ mod tests {
     use super::*;
     use shiftboss_queue::operation::{BeginDeletion, CountInFlight};
 
-    /// However many files go at once, a request that comes behind them is in the next batch.
+    /// However many files are removed at once, a request that comes after them is in the next batch.
     #[test]
     fn a_request_waits_for_few_of_thousands() {
         let mut gathered = Gathered::default();
@@ -213,7 +213,7 @@ mod tests {
         assert_eq!((batch.len(), batch.last()), (ROWS_TOGETHER_MAX + 1, Some(&asked)));
     }
 
-    /// Neither a batch nor its answer has more payloads than a message may have, though one request always goes.
+    /// Neither a batch nor its answer has more payload than a message may have, except that one request always goes.
     #[test]
     fn payloads_are_shared_out() {
         let mut gathered = Gathered::default();

@@ -1,5 +1,5 @@
-//! One handler a message of the StorageActor: each names what it asks of the store, and what the answer
-//! means to the StorageActor itself. Those of workers that wait are in their module.
+//! One handler for each message of the StorageActor: it names what it asks of the store, and what the answer means to
+//! the StorageActor itself. Those for waiting workers are in their own module.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ use shiftboss_queue::operation::{
 /// Delay before an undo that could not be written is tried again.
 const UNDO_RETRY: Duration = Duration::from_secs(1);
 
-/// What an operator calls it.
+/// The operator's word for it.
 fn order(paused: bool, drains: bool) -> &'static str {
     match (paused, drains) {
         (_, true) => "drain",
@@ -40,7 +40,7 @@ impl<R: Request> Handler<Perform<R>> for StorageActor {
 }
 
 impl StorageActor {
-    /// A job that was dispatched is guarded from here on: whoever drops it has it undone. Its lease begins.
+    /// Guards a dispatched job from here on: if the guard is dropped, the job is undone. Its lease begins.
     pub(super) fn work(
         &mut self,
         ctx: &mut Context<Self>,
@@ -57,7 +57,7 @@ impl StorageActor {
         }
     }
 
-    /// Whether the last job has ended, if the daemon is to stop then.
+    /// If the daemon drains, checks whether the last job has ended.
     pub(super) fn look_whether_drained(&mut self, ctx: &mut Context<Self>) {
         if self.drains {
             self.submit(ctx, CountInFlight, |actor, _, in_flight| {
@@ -98,7 +98,7 @@ impl Handler<UndoHandOut> for StorageActor {
                 info!(attempt = attempt.0, "A job that did not arrive is back in the queue.");
             }
             Ok(false) => debug!(attempt = attempt.0, "Nothing to undo."),
-            // In flight otherwise until its lease ends: try until it is written.
+            // Otherwise the job would be in flight until its lease ends: retry until it is written.
             Err(_) => drop(ctx.notify_later(message, UNDO_RETRY)),
         });
     }
@@ -107,7 +107,7 @@ impl Handler<UndoHandOut> for StorageActor {
 impl Handler<Pause> for StorageActor {
     type Result = Deferred<StoreResult<u64>>;
 
-    /// To resume ends a drain, too.
+    /// Resuming ends a drain, too.
     fn handle(&mut self, message: Pause, ctx: &mut Self::Context) -> Self::Result {
         let Pause { paused, drains } = message;
         let obeyed = move |actor: &mut Self, _: &mut Context<Self>, in_flight: StoreResult<u64>| {
@@ -128,7 +128,7 @@ impl Handler<HowAreYou> for StorageActor {
     type Result = Deferred<StoreResult<Health>>;
 
     fn handle(&mut self, HowAreYou { lock }: HowAreYou, ctx: &mut Self::Context) -> Self::Result {
-        // Nor is a server that is away asked: the answer would be as late as its own.
+        // A server that is away is not asked: the answer would be as late as its own.
         if let Some(outage) = self.outages.outage(self.clock.now()).filter(|_| self.is_remote) {
             let (in_flight, draining) = (self.leases.count(), self.drains);
             let health = Health { in_flight, draining, outage: Some(outage) };
@@ -136,7 +136,7 @@ impl Handler<HowAreYou> for StorageActor {
             reply.send(Ok(health));
             return result;
         }
-        // While it has just been seen that nothing can be written there is nothing to try.
+        // If a write has only just failed, there is no point in another try.
         let probes = if lock && !self.outages.is_fresh() { vec![Probe] } else { vec![] };
         let tried = !probes.is_empty();
         self.ask(ctx, (CountInFlight, Each(probes)), move |actor, _, answers| {
@@ -146,7 +146,7 @@ impl Handler<HowAreYou> for StorageActor {
             let outage = actor.outages.outage(actor.clock.now());
             let in_flight = match answers {
                 Ok((in_flight, _)) => in_flight?,
-                // The store cannot be asked; these are known without it.
+                // The store cannot be asked, but the leases are known without it.
                 Err(_) if outage.is_some() => actor.leases.count(),
                 Err(error) => return Err(error),
             };

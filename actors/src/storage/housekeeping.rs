@@ -1,4 +1,4 @@
-//! When the store is maintained: soon after the last commit, and at times. Used by the StorageActor alone.
+//! When to maintain the store: soon after the last commit, and now and then. Used by the StorageActor alone.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ const IDLE_AFTER: Duration = Duration::from_millis(400);
 const MAINTAIN_EVERY: Duration = Duration::from_secs(2);
 
 pub(super) struct Housekeeping {
-    /// Commits were made since it was last up to date.
+    /// There were commits since the main file was last up to date.
     pub(super) dirty: bool,
     last_commit: Instant,
     pub(super) last_maintained: Instant,
@@ -27,7 +27,7 @@ impl Housekeeping {
         self.last_commit = Instant::now();
     }
 
-    /// Whether it is time: `Some(true)`, because nothing happens.
+    /// Whether it is time; `Some(true)` if that is because the store is idle.
     pub(super) fn due(&self) -> Option<bool> {
         let is_idle = self.dirty && self.last_commit.elapsed() >= IDLE_AFTER;
         (is_idle || self.last_maintained.elapsed() >= MAINTAIN_EVERY).then_some(is_idle)

@@ -1,7 +1,8 @@
-//! Leases: each attempt that is out ends unless its worker says a word in time. One of a classic job has one word, its end.
+//! Leases: each attempt that is out expires unless its worker reports in time. The only report of a classic job is its
+//! end.
 //!
-//! Part of the StorageActor. When a lease ends is kept here, in memory and on the monotonic clock; the store
-//! knows which attempts are leased, and what an end means.
+//! Part of the StorageActor. The ends of leases are kept here, in memory and on the monotonic clock; the store knows
+//! which attempts are leased, and what an end means.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -26,16 +27,16 @@ const EXPIRE_RETRY: Duration = Duration::from_secs(1);
 #[derive(Default)]
 pub(super) struct LeaseClock {
     running: HashMap<Attempt, Lease>,
-    /// All that the store knows are among them: not so at the start, and after a batch that failed.
+    /// All leases that the store knows are running here; false at the start, and after a batch that failed.
     pub(super) is_complete: bool,
-    /// Rings when the first one ends, or earlier.
+    /// Fires when the first lease ends, or earlier.
     timer: Option<(Instant, SpawnHandle)>,
 }
 
 struct Lease {
     end: Instant,
     length: Duration,
-    /// It runs on the time that passes, whoever sets the clock.
+    /// It runs on the monotonic clock.
     is_steady: bool,
 }
 
@@ -56,14 +57,14 @@ impl LeaseClock {
         self.running.len() as u64
     }
 
-    /// A lease begins anew, if it runs.
+    /// Begins a lease anew, if it runs.
     fn extend(&mut self, attempt: Attempt, now: Instant) {
         if let Some(lease) = self.running.get_mut(&attempt) {
             lease.end = now + lease.length;
         }
     }
 
-    /// Leases begin anew with what their workers say.
+    /// A worker's report begins its lease anew.
     pub(super) fn note_beats(&mut self, operations: &[Operation], now: Instant) {
         for operation in operations {
             if let Operation::Heartbeat(Heartbeat(attempt)) = operation {
@@ -76,7 +77,7 @@ impl LeaseClock {
         self.running.remove(&attempt);
     }
 
-    /// The wall clock was set: the store knows when leases end that run on it.
+    /// The wall clock was set: the store knows the new ends of leases that run on it.
     pub(super) fn note_clock_step(&mut self) {
         self.running.retain(|_, lease| lease.is_steady);
         self.is_complete = false;
@@ -90,7 +91,7 @@ impl LeaseClock {
         self.running.values().map(|lease| lease.end).min()
     }
 
-    /// Those that have ended, as many as share a batch. They run on until their ends are written.
+    /// Leases that have ended, as many as share a batch. They stay running until their ends are written.
     fn ended(&self, now: Instant) -> Vec<Attempt> {
         let ended = self.running.iter().filter(|(_, lease)| lease.end <= now);
         let mut ended: Vec<_> = ended.map(|(attempt, lease)| (lease.end, *attempt)).collect();
@@ -100,7 +101,7 @@ impl LeaseClock {
 }
 
 impl StorageActor {
-    /// The lease of an attempt that has ended does not run on; and one that came from elsewhere is to run here.
+    /// Stops the leases of attempts that have ended, and starts those that came from elsewhere.
     pub(super) fn note_leases(
         &mut self,
         ctx: &mut Context<Self>,
@@ -132,7 +133,7 @@ impl StorageActor {
         self.leases.end(ended);
     }
 
-    /// Jobs without leases of their own end here, whoever handed them on.
+    /// Jobs without leases of their own expire here, whichever relay passed them on.
     fn begin_relayed_leases(
         &mut self,
         ctx: &mut Context<Self>,
@@ -147,7 +148,7 @@ impl StorageActor {
         }
     }
 
-    /// Has a lease run for every attempt that the store knows as leased.
+    /// Starts a lease for every attempt that the store knows as leased.
     pub(super) fn begin_missing_leases(&mut self, ctx: &mut Context<Self>) {
         if std::mem::replace(&mut self.leases.is_complete, true) {
             return;
@@ -184,14 +185,14 @@ impl StorageActor {
         self.leases.running.insert(attempt, lease);
     }
 
-    /// Has the timer ring for the lease that ends first, but not before `earliest`.
+    /// Sets the timer to the lease that ends first, but not before `earliest`.
     fn set_lease_timer(&mut self, ctx: &mut Context<Self>, earliest: Instant) {
         if let Some(end) = self.leases.first_end() {
             self.ring_at(ctx, end.max(earliest));
         }
     }
 
-    /// Has the timer ring at `end`, or earlier.
+    /// Has the timer fire at `end`, or earlier.
     fn ring_at(&mut self, ctx: &mut Context<Self>, end: Instant) {
         match self.leases.timer {
             Some((set, _)) if set <= end => return,
@@ -215,8 +216,8 @@ impl StorageActor {
         });
     }
 
-    /// What cannot be written is tried again, all at once: somebody may hold a lock. A word of its worker
-    /// meanwhile still extends a lease.
+    /// Ends that could not be written are tried again together: the database may be locked. Meanwhile a worker's report
+    /// still extends its lease.
     fn leases_ended(
         &mut self,
         ctx: &mut Context<Self>,

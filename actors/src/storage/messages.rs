@@ -17,7 +17,7 @@ use shiftboss_protocol::model::{Attempt, Key, Row};
 use shiftboss_queue::error::{StoreError, StoreResult};
 use shiftboss_queue::operation::Request;
 
-/// Has the store carry out a request; answered once that is durable.
+/// Has the store carry out a request; answered once its result is durable.
 #[derive(Debug)]
 pub struct Perform<R>(pub R);
 
@@ -27,10 +27,10 @@ impl<R: Request> Message for Perform<R> {
 
 /// How long storage may take for a request before it is asked again.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Delay before storage is asked again that was busy or full.
+/// Delay before asking again after storage was busy or full.
 pub(crate) const STORE_RETRY: Duration = Duration::from_millis(200);
 
-/// Sends a request to storage, to be asked again if that fails. No answer in time is a store that is busy.
+/// Sends a request to storage; the caller repeats it if that fails. No answer in time counts as busy.
 pub(crate) fn ask<R: Request>(
     storage: &Addr<StorageActor>,
     request: R,
@@ -39,7 +39,7 @@ pub(crate) fn ask<R: Request>(
     async { answer.await.unwrap_or_else(|error| Err(unanswered(error))) }
 }
 
-/// What it means that storage is busy for too long, or has ended.
+/// The error if storage is busy for too long, or has ended.
 pub fn unanswered(why: MailboxError) -> StoreError {
     StoreError::Busy(format!("the daemon's storage did not answer: {why}"))
 }
@@ -48,7 +48,7 @@ pub fn unanswered(why: MailboxError) -> StoreError {
 #[derive(Debug)]
 pub struct TakeJob<R> {
     pub ended: R,
-    /// To whom the next one will be leased; `None`: to a classic worker.
+    /// Who gets the lease of the next job; `None`: a classic worker.
     pub holder: Option<LeaseHolder>,
 }
 
@@ -56,7 +56,7 @@ impl<R: Request> Message for TakeJob<R> {
     type Result = StoreResult<(R::Answer, Work)>;
 }
 
-/// Waits for the next job; answered with a job or an error. Who gives up drops the request.
+/// Waits for the next job; answered with a job or an error. To give up, drop the request.
 #[derive(Debug, Message)]
 #[rtype(result = "StoreResult<Work>")]
 pub struct Wait {
@@ -68,16 +68,16 @@ pub struct Wait {
 #[rtype(result = "()")]
 pub struct RunsChanged;
 
-/// Has `notify` woken whenever there may be work that was not there before, from now on.
+/// From now on, wakes `notify` whenever there may be new work.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct FollowWork(pub Arc<Notify>);
 
-/// Reads the database, and tells how storage is.
+/// Reads the database, and reports the health of storage.
 #[derive(Debug, Message)]
 #[rtype(result = "StoreResult<Health>")]
 pub struct HowAreYou {
-    /// Takes the lock for writing, too: an error if another process does not give it free in time.
+    /// Takes the lock for writing, too: an error if another process does not release it in time.
     pub lock: bool,
 }
 
@@ -86,11 +86,11 @@ pub struct HowAreYou {
 #[rtype(result = "StoreResult<u64>")]
 pub struct Pause {
     pub paused: bool,
-    /// The daemon is to stop when no job of it is in flight.
+    /// The daemon stops once none of its jobs is in flight.
     pub drains: bool,
 }
 
-/// Makes a dispatch undone whose answer did not arrive (spec 5).
+/// Undoes a dispatch whose answer did not arrive (spec 5).
 #[derive(Debug, Clone, Message)]
 #[rtype(result = "()")]
 pub struct UndoHandOut {
@@ -98,7 +98,7 @@ pub struct UndoHandOut {
     pub attempt: Attempt,
 }
 
-/// Goes once through the mailbox; answered when all before it was handled. For the watchdog.
+/// Goes once through the mailbox; answered when everything before it was handled. For the watchdog.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct Ping;
@@ -112,12 +112,12 @@ pub struct Shutdown;
 pub enum Work {
     Job(HandOut),
     Nothing,
-    /// A deletion in progress must get on first: ask again in a moment.
+    /// A deletion in progress must make progress first: ask again in a moment.
     Later,
 }
 
-/// A dispatched job on its way to a worker. Dropped before it is [`settled`](HandOut::settle),
-/// by an error, a panic or a timeout anywhere on that way, it makes its dispatch undone.
+/// A dispatched job on its way to a worker. If it is dropped before it is [`settled`](HandOut::settle), by an error, a
+/// panic or a timeout anywhere on that way, its dispatch is undone.
 #[derive(Debug)]
 pub struct HandOut {
     pub(crate) job: Row,

@@ -1,6 +1,6 @@
-//! What the StorageActor says of requests that failed. A full disk and a locked database fail them all for
-//! hours at times, which must neither fill pages of the log nor fall silent: that it began is said, at most
-//! once a minute that it goes on, and that it is over. What is refused is one request's own affair.
+//! What the StorageActor logs of requests that failed. A full disk or a locked database may fail them all for hours,
+//! which must neither fill pages of the log nor fall silent. So the start of an outage is logged, at most once a minute
+//! that it goes on, and its end. A rejected request concerns only itself.
 
 use std::time::{Duration, Instant};
 
@@ -12,29 +12,29 @@ use shiftboss_protocol::answers::live::Outage;
 use shiftboss_protocol::model::UnixSeconds;
 use shiftboss_queue::error::StoreError;
 
-/// Seconds between two times that it is said of one outage that it goes on.
+/// Seconds between two reports that an outage goes on.
 const REPEAT_SECONDS: u32 = 60;
-/// A failure is tried again after so long.
+/// For how long a failure counts as fresh; after that it may be retried.
 const FRESH: Duration = Duration::from_secs(1);
 /// Refusals that are logged in one period, one by one.
 const REFUSALS_BURST: u32 = 10;
 const REFUSALS_PERIOD_SECONDS: u32 = 60;
 
-/// One is over when nothing has failed for so long, and something succeeded meanwhile. What fails in a bad time is tried
-/// again sooner, and a call of a server's fails within five seconds.
+/// An outage is over once nothing has failed for this long, and something succeeded meanwhile. It is longer than all
+/// pauses before a retry, and a call to a server fails within five seconds.
 const REST: Duration = Duration::from_secs(10);
 
 const BEGAN: &str = "Requests fail and lists wait until the queue can be written again.";
 const LASTS: &str = "Requests still fail, and lists wait.";
 const OVER: &str = "All requests are carried out again.";
 
-/// Failures so far, as far as they matter to what is said.
+/// The failures so far, as far as they matter for the log.
 pub(super) struct Outages {
     current: Option<Current>,
     refusals: Throttle,
 }
 
-/// A time in which things fail, though not all of them need to.
+/// A period in which requests fail, though not necessarily all of them.
 struct Current {
     began: Instant,
     last: Instant,
@@ -42,7 +42,7 @@ struct Current {
     failed: u64,
     /// Something succeeded since the last failure.
     succeeded: bool,
-    /// What is said of it, but for its end.
+    /// Limits its reports, except that of its end.
     said: Throttle,
 }
 
@@ -61,7 +61,7 @@ impl Current {
 }
 
 impl StorageActor {
-    /// Logs an error, and ends the process's life with one that only a new process can mend.
+    /// Logs an error. If only a new process can mend it, ends this one.
     pub(super) fn note(&mut self, error: &StoreError) {
         self.metrics.storage_failed(error);
         match error {
@@ -98,7 +98,7 @@ impl Outages {
         }
     }
 
-    /// How far it has come, if that is to be said.
+    /// The extent of the outage so far, if it is time to log it.
     fn failed(&mut self, error: &StoreError, at: Instant) -> Option<Extent> {
         let current = self.current.get_or_insert_with(|| Current {
             began: at,
@@ -117,7 +117,7 @@ impl Outages {
         self.current.iter_mut().for_each(|current| current.succeeded = true);
     }
 
-    /// Nobody else holds the database, so that a lock is no reason any more.
+    /// The database is not locked any more, so a lock is no longer a reason for failures.
     pub(super) fn unlocked(&mut self) {
         if self.current.as_ref().is_some_and(|current| matches!(current.error, StoreError::Busy(_)))
         {
@@ -125,12 +125,12 @@ impl Outages {
         }
     }
 
-    /// The one in which nothing has succeeded since the last failure.
+    /// The outage, if nothing has succeeded since the last failure.
     fn lasting(&self) -> Option<&Current> {
         self.current.as_ref().filter(|current| !current.succeeded)
     }
 
-    /// What cannot be written, if nothing was since it failed.
+    /// The outage for `status`, if nothing was written since the last failure.
     pub(super) fn outage(&self, now: UnixSeconds) -> Option<Outage> {
         let Current { began, error, .. } = self.lasting()?;
         let lasts = i64::try_from(began.elapsed().as_secs()).unwrap_or(0);
@@ -142,7 +142,7 @@ impl Outages {
         self.lasting().is_some_and(|current| current.last.elapsed() < FRESH)
     }
 
-    /// Says that it is over, once it is.
+    /// Logs that the outage is over, once it is.
     pub(super) fn look(&mut self) {
         if let Some(Extent { failed, lasted }) = self.poll(Instant::now()) {
             let seconds = lasted.as_secs();
@@ -150,7 +150,7 @@ impl Outages {
         }
     }
 
-    /// The one that is over by now.
+    /// The outage, if it is over by now.
     fn poll(&mut self, at: Instant) -> Option<Extent> {
         let rests = |current: &mut Current| {
             current.succeeded && at.saturating_duration_since(current.last) >= REST
@@ -170,7 +170,7 @@ mod tests {
         Extent { failed, lasted: Duration::from_secs(seconds) }
     }
 
-    /// Ten failures a second for three minutes: four words in all.
+    /// Ten failures a second for three minutes: four messages in all.
     #[test]
     fn a_long_outage_is_told_sparsely() {
         let (mut outages, start) = (Outages::new(), Instant::now());
@@ -185,7 +185,7 @@ mod tests {
         assert_eq!(outages.poll(at(4_000)), None);
     }
 
-    /// What succeeds among failures ends nothing.
+    /// A success among failures does not end the outage.
     #[test]
     fn it_is_over_after_a_rest() {
         let (mut outages, start) = (Outages::new(), Instant::now());

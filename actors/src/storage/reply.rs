@@ -9,10 +9,10 @@ use actix::prelude::*;
 enum Slot<T> {
     /// The handler has not returned.
     Handled,
-    /// Nor had it when this was answered.
+    /// It was answered before the handler returned.
     Answered(T),
     Asked(OneshotSender<T>),
-    /// Nobody waits.
+    /// The requester no longer waits.
     Closed,
 }
 
@@ -28,7 +28,7 @@ pub fn deferred<T>() -> (Deferred<T>, Reply<T>) {
 }
 
 impl<T> Reply<T> {
-    /// Answers. If nobody waits any longer the value is dropped, and a job in it undoes itself.
+    /// Answers. If the requester no longer waits, the value is dropped, and a job in it undoes itself.
     pub fn send(self, value: T) {
         match self.0.replace(Slot::Closed) {
             Slot::Handled => drop(self.0.replace(Slot::Answered(value))),
@@ -37,7 +37,7 @@ impl<T> Reply<T> {
         }
     }
 
-    /// Whoever asked has given up.
+    /// The requester has given up.
     pub fn is_closed(&self) -> bool {
         match &*self.0.borrow() {
             Slot::Asked(sender) => sender.is_closed(),

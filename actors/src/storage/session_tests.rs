@@ -48,7 +48,7 @@ fn paused(jobs: &[&str]) -> (MockStore, Addr<StorageActor>) {
     over(jobs)
 }
 
-/// Lets the actor do what is due.
+/// Lets time pass, and the actor do what is due.
 async fn pass(seconds: u64, storage: &Addr<StorageActor>) {
     advance(Duration::from_secs(seconds)).await;
     for _ in 0..3 {
@@ -88,7 +88,7 @@ async fn ended_attempts_have_no_lease() {
     assert_eq!((expired, mock.count("done 1 3"), mock.count("release 2")), (0, 1, 1));
 }
 
-/// Leases that the store knows at the start run whole.
+/// Leases that the store knows at the start run for their whole length.
 #[actix::test]
 async fn leases_begin_anew_at_the_start() {
     pause();
@@ -105,7 +105,7 @@ async fn leases_begin_anew_at_the_start() {
     assert_eq!((attempt.0, mock.count("expire 1")), (1, 1));
 }
 
-/// A job whose worker goes on here, and had it from another daemon, has its lease here from then on.
+/// A worker that got its job from another daemon and goes on here has its lease here from then on.
 #[actix::test]
 async fn a_beat_brings_a_lease_along() {
     pause();
@@ -126,8 +126,7 @@ async fn a_beat_brings_a_lease_along() {
     assert_eq!(mock.count("expire 1"), 1);
 }
 
-/// An end of a lease that cannot be written is tried again, and an end whose commit failed did not
-/// happen: the lease goes on.
+/// If a lease's end cannot be written it is tried again; if the commit of an attempt's end failed, the lease goes on.
 #[actix::test]
 async fn failures_leave_no_lease_behind() {
     let (mock, storage) = paused(&["a", "b"]);
@@ -145,7 +144,7 @@ async fn failures_leave_no_lease_behind() {
     assert_eq!(mock.count("expire 2"), 1);
 }
 
-/// Who waits is served by what comes, the longest waiting first, one each.
+/// New jobs go to waiting workers, the longest waiting first, one each.
 #[actix::test]
 async fn those_who_wait_are_served_in_order() {
     let (mock, storage) = paused(&[]);
@@ -170,7 +169,7 @@ async fn those_who_wait_are_served_in_order() {
     assert_eq!(mock.count("dispatch gone"), 0);
 }
 
-/// The end of a lease wakes.
+/// The end of a lease wakes waiting workers.
 #[actix::test]
 async fn the_end_of_a_lease_wakes() {
     let (_mock, storage) = paused(&["a"]);
@@ -178,12 +177,12 @@ async fn the_end_of_a_lease_wakes() {
     let began = Instant::now();
     let waits = storage.send(Wait { holder: holder("x") }).await.unwrap().unwrap();
     assert!(matches!(waits, Work::Job(_)));
-    // Ten seconds, and no look in between that finds it by chance.
+    // Ten seconds, with no look in between that finds the job by chance.
     assert!((10_000..10_100).contains(&began.elapsed().as_millis()), "{:?}", began.elapsed());
 }
 
-/// A lock that somebody holds is waited for once, not once a waiter or a lease; nobody gets an error who
-/// only waits, and a beat extends a lease whose end could not be written.
+/// A locked database is waited for once, not once for each waiter or lease. Waiting workers get no error, and a beat
+/// extends a lease whose end could not be written.
 #[actix::test]
 async fn a_lock_is_waited_for_once() {
     let (mock, storage) = paused(&["a", "b"]);
@@ -218,7 +217,7 @@ async fn a_refused_drain_does_not_drain() {
     }
 }
 
-/// A release and an undo wake; so does what others wrote, within a second.
+/// A release and an undo wake waiting workers; so does another process's write, within a second.
 #[actix::test]
 async fn whatever_frees_a_job_wakes() {
     let (mock, storage) = paused(&["a"]);
@@ -236,7 +235,7 @@ async fn whatever_frees_a_job_wakes() {
     assert!(began.elapsed() < Duration::from_secs(1));
 }
 
-/// A store that is told of work is looked at as seldom as it says; but soon after a failure.
+/// A store that is notified of work is polled only as often as it asks; but soon after a failure.
 #[actix::test]
 async fn a_store_that_is_told_of_work_is_rarely_looked_at() {
     pause();
@@ -263,7 +262,7 @@ async fn a_store_that_is_told_of_work_is_rarely_looked_at() {
     assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
 }
 
-/// A drain pauses, tells how many jobs are out, and is over with the last one; a resume ends it.
+/// A drain pauses, reports how many jobs are out, and is over with the last one; a resume ends it.
 #[actix::test]
 async fn a_drain_waits_for_the_last_job() {
     pause();

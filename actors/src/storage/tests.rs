@@ -1,4 +1,4 @@
-//! The StorageActor over a mock store: group commit, failures, undoing, requests of others than workers, the end.
+//! The StorageActor over a mock store: group commit, failures, undoing, requests that are not from workers, the end.
 
 use std::time::Duration;
 
@@ -60,8 +60,8 @@ async fn one_commit_answers_all() {
     }
 }
 
-/// Of a store that is far away: who was answered and asks again shares the next commit with who asked first, unless he
-/// does not come.
+/// With a remote store, a worker that was answered and asks again shares the next commit with earlier requests; if it
+/// does not come, the commit does not wait longer.
 #[actix::test]
 async fn a_batch_waits_for_company() {
     let mock = MockStore::with_jobs(&["a", "b", "c", "d", "e"]);
@@ -84,14 +84,14 @@ async fn a_batch_waits_for_company() {
     settled(vec![storage.send(CLASSIC).await]);
 }
 
-/// More workers than fit into one batch come back at once: the others have the next one, and each has its answer.
+/// More workers than fit into one batch come back at once: the rest get the next batch, and each gets its answer.
 #[actix::test]
 async fn requests_that_do_not_fit_have_the_next_batch() {
     let keys: Vec<String> = (0..300).map(|key| format!("{key:03}")).collect();
     let mock = MockStore::with_jobs(&keys.iter().map(String::as_str).collect::<Vec<_>>());
     mock.inside().is_remote = true;
     let (storage, _end) = mock.start();
-    // However slow the machine is, the actor's own looks do not come between.
+    // However slow the machine is, the actor's own looks do not interfere.
     tokio::time::pause();
     let first = join_all(keys[..150].iter().map(|_| storage.send(CLASSIC))).await;
     let asked: Vec<_> = first
@@ -129,7 +129,7 @@ async fn a_failure_is_its_own() {
     until("the job that went with it is undone", || mock.undone() == [Attempt(2)]).await;
 }
 
-/// A commit that fails fails everybody in it. Nothing was dispatched, so nothing is undone.
+/// A commit that fails fails every request in it. Nothing was dispatched, so nothing is undone.
 #[actix::test]
 async fn a_failed_commit_hands_nothing_out() {
     let (mock, storage) = over(&["a", "b"]);
@@ -144,7 +144,7 @@ async fn a_failed_commit_hands_nothing_out() {
     assert!(mock.undone().is_empty());
 }
 
-/// An error that ends the transaction takes along those who were answered with it already.
+/// An error that ends the transaction also fails the requests that it had already carried out.
 #[actix::test]
 async fn the_end_of_a_transaction_is_told_to_all_in_it() {
     let (mock, storage) = over(&["a", "b"]);
@@ -157,8 +157,7 @@ async fn the_end_of_a_transaction_is_told_to_all_in_it() {
     assert!(!mock.calls().contains(&"commit".to_owned()));
 }
 
-/// A hand-out that is dropped is undone, one that is settled is not, and one that nobody waited for
-/// is undone too.
+/// A hand-out that is dropped is undone, one that is settled is not, and one whose requester is gone is undone, too.
 #[actix::test]
 async fn what_does_not_arrive_is_undone() {
     let (mock, storage) = over(&["a", "b", "c"]);
@@ -186,7 +185,7 @@ async fn an_undo_is_tried_again() {
     assert_eq!(mock.count("undo 1"), 3);
 }
 
-/// A batch of rows has a transaction of its own at its beginning.
+/// A batch of rows begins a transaction.
 #[actix::test]
 async fn rows_come_first_in_their_transaction() {
     let (mock, storage) = over(&["a"]);
@@ -199,7 +198,7 @@ async fn rows_come_first_in_their_transaction() {
     assert_eq!(mock.calls(), ["begin", "dispatch", "commit", "begin", "add f.1 1", "commit"]);
 }
 
-/// The calls of three tails that each add so many rows, and of a worker that asks after them: those of the first transaction.
+/// Three tails add `rows` rows each, and then a worker asks: the calls of the first transaction.
 async fn first_transaction(rows: usize) -> Vec<String> {
     let (mock, storage) = over(&["a"]);
     mock.add_run(&run(1), 0);
@@ -224,7 +223,7 @@ async fn a_request_waits_for_one_batch_of_rows() {
     assert_eq!(first_transaction(1).await, small);
 }
 
-/// When nothing happens the store is looked after; then it is left alone but for its files.
+/// When nothing happens the store is maintained; after that only its files are checked.
 #[actix::test]
 async fn an_idle_store_is_looked_after() {
     tokio::time::pause();
@@ -234,7 +233,7 @@ async fn an_idle_store_is_looked_after() {
     assert!(mock.calls().contains(&"idle".to_owned()));
 }
 
-/// The end commits what is open, closes the store, and is the last that the store hears.
+/// The end commits what is open and closes the store; the store is not called again.
 #[actix::test]
 async fn shutdown_commits_and_closes() {
     let (mock, storage) = over(&["a"]);
@@ -244,7 +243,7 @@ async fn shutdown_commits_and_closes() {
     assert_eq!(mock.calls(), ["begin", "dispatch", "commit", "close"]);
 }
 
-/// The clock is set while the daemon runs: the store is told by how much, once; again, if it could not follow.
+/// The clock is set while the daemon runs: the store gets the difference, once; again, if it could not follow.
 #[actix::test]
 async fn the_store_follows_the_clock() {
     let mock = MockStore::with_jobs(&["a"]);
@@ -262,7 +261,7 @@ async fn the_store_follows_the_clock() {
     clock.set(40_000);
     mock.trouble("follow clock", Trouble::full());
     let ended = || Perform(Complete { key: Key::new("b").unwrap(), exit_code: 0 });
-    // What is due is not told by a clock that the store does not follow yet.
+    // Due times are not compared with a clock that the store does not follow yet.
     assert_eq!(storage.send(ended()).await.unwrap(), Err(full()));
     for _ in 0..2 {
         storage.send(ended()).await.unwrap().unwrap();
@@ -271,7 +270,7 @@ async fn the_store_follows_the_clock() {
     clock.set(40_001);
     storage.send(ended()).await.unwrap().unwrap();
     assert_eq!(follows().len(), 2);
-    // Nobody asks for anything.
+    // No request comes.
     clock.set(50_000);
     until("an idle daemon follows, too", || follows().len() == 3).await;
 }
@@ -281,7 +280,7 @@ fn add(keys: &[&str]) -> Perform<Each<AddTask>> {
     Perform(Each(keys.iter().map(|key| AddTask { task: row(key), id: None }).collect()))
 }
 
-/// A lock that a request found is over once nobody has it, though nothing was written since; a full disk is not.
+/// An outage by a lock is over once the lock is free, even if nothing was written since; one by a full disk is not.
 #[actix::test]
 async fn a_lock_that_is_over_is_no_outage() {
     for (error, lasts) in
@@ -304,7 +303,8 @@ async fn a_lock_that_is_over_is_no_outage() {
     }
 }
 
-/// A server that answers no question is away, though nobody has written; a file that cannot be read now may be written to.
+/// A server that does not answer a read is away, even if nothing was written; a file that cannot be read now may still
+/// be writable.
 #[actix::test]
 async fn a_server_that_answers_no_question_is_away() {
     for is_remote in [false, true] {
@@ -319,7 +319,7 @@ async fn a_server_that_answers_no_question_is_away() {
     }
 }
 
-/// Tasks that are added share a commit, after which each is answered, and whoever waits for work gets it.
+/// Tasks that are added share a commit, after which each is answered, and waiting workers get them.
 #[actix::test]
 async fn what_is_added_is_told_after_the_commit() {
     let (mock, storage) = over(&[]);

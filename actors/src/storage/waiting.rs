@@ -15,10 +15,10 @@ use shiftboss_protocol::model::LeaseHolder;
 use shiftboss_queue::error::StoreResult;
 use shiftboss_queue::operation::{Dispatch, Dispatched, HasWork};
 
-/// Pause before those who wait are served again after an error: a lock or a full disk. The others would wait
-/// as long for the same.
+/// Pause before waiting workers are served again after an error, such as a lock or a full disk: each would only wait
+/// for the same.
 const ERROR_PAUSE: Duration = Duration::from_secs(2);
-/// Workers that are served with one batch at most; the first batch serves one.
+/// Most workers that one batch serves; the first batch serves one.
 const SERVED_AT_ONCE_MAX: usize = 64;
 
 struct Waiter {
@@ -29,15 +29,15 @@ struct Waiter {
 
 #[derive(Default)]
 pub(super) struct WaitQueue {
-    /// By number: who waits longest has the least one.
+    /// By number: the worker that has waited longest has the lowest.
     waiters: BTreeMap<u64, Waiter>,
     last: u64,
     pub(super) awake: bool,
     serving: usize,
-    /// So many were given a job since one was answered that there is nothing.
+    /// How many workers got a job since there was last none for one.
     served: usize,
     pause: Option<Instant>,
-    /// When it is to be looked for work that nobody told of; `None`: soon.
+    /// When to look for work that no change announced; `None`: soon.
     next_look: Option<Instant>,
 }
 
@@ -46,24 +46,25 @@ impl WaitQueue {
         self.waiters.len()
     }
 
-    /// There was nothing for this one, or it could not be answered: it stays where it was.
+    /// There was no job for this worker, or an error: it keeps its place.
     fn put_back(&mut self, number: u64, waiter: Waiter) {
         self.waiters.insert(number, waiter);
         (self.awake, self.served, self.next_look) = (false, 0, None);
     }
 
-    /// Whether it is time for a look, or will be within `early`. Work that was found and not handed out yet is looked for again.
+    /// Whether it is time for a look, or will be within `early`. As long as found work was not handed out, it is always
+    /// time.
     pub(super) fn is_look_due(&self, early: Duration) -> bool {
         self.awake || self.next_look.is_none_or(|at| at <= Instant::now() + early)
     }
 
-    /// Drops those who gave up; whether anybody is left.
+    /// Drops workers that gave up; returns whether any are left.
     fn are_any(&mut self) -> bool {
         self.waiters.retain(|_, waiter| !waiter.reply.is_closed());
         !self.waiters.is_empty()
     }
 
-    /// Those who are to be served now: more at once the more were given a job.
+    /// The workers to serve now: the more of the last ones got a job, the more at once.
     fn take(&mut self) -> Vec<(u64, Waiter)> {
         let is_paused = self.pause.is_some_and(|until| Instant::now() < until);
         if !self.awake || self.serving > 0 || is_paused {
@@ -85,7 +86,7 @@ impl WaitQueue {
 }
 
 impl StorageActor {
-    /// Gives those who wait what there is, the longest waiting first.
+    /// Hands out jobs to waiting workers, the longest waiting first.
     pub(super) fn serve_waiting(&mut self, ctx: &mut Context<Self>) {
         for (number, waiter) in self.waiting.take() {
             let request = Dispatch { holder: Some(waiter.holder.clone()), fetchers: None };
@@ -107,10 +108,10 @@ impl StorageActor {
             Ok(dispatched @ Dispatched::Job(..)) => {
                 self.waiting.served += 1;
                 let work = self.work(ctx, dispatched, Some(&waiter.holder));
-                // Who gave up in this very moment drops the job, which undoes itself.
+                // If the worker has just given up, the job is dropped, and so undone.
                 waiter.reply.send(Ok(work));
             }
-            // The next step of the deletion that is to get on first wakes them.
+            // With `Later` a deletion must make progress first; its next step wakes the workers.
             Ok(Dispatched::Nothing | Dispatched::Later) => self.waiting.put_back(number, waiter),
             Err(_) => {
                 self.waiting.put_back(number, waiter);
@@ -119,14 +120,14 @@ impl StorageActor {
         }
     }
 
-    /// Whether there is work by now for those who wait.
+    /// Looks whether there is work by now for waiting workers.
     pub(super) fn look_for_waiting(&mut self, ctx: &mut Context<Self>) {
         if self.waiting.are_any() {
             self.look_for_work(ctx);
         }
     }
 
-    /// A look alone: a transaction would wait for everybody else's.
+    /// Only a look: a writing transaction would wait for all others.
     pub(super) fn look_for_work(&mut self, ctx: &mut Context<Self>) {
         self.submit(ctx, HasWork, |actor, _, has_work| {
             actor.waiting.awake |= has_work == Ok(true);
@@ -144,7 +145,7 @@ impl Handler<Wait> for StorageActor {
         let queue = &mut self.waiting;
         queue.last += 1;
         queue.waiters.insert(queue.last, Waiter { holder, reply });
-        // Work may have come since the worker was answered that there is none.
+        // Work may have come since the worker's request found none.
         self.look_for_work(ctx);
         result
     }

@@ -1,9 +1,9 @@
-//! What a test sees of an operation that the mock store is asked: a name, and what it was about.
+//! How a test sees a call of the mock store: a name, and what it was about.
 
 use shiftboss_protocol::model::Run;
 use shiftboss_queue::operation::{InputDirectory, Operation};
 
-/// The name of a call, and what it is about; none of what no test asks after.
+/// The name of a call, and what it is about, as far as tests need it.
 pub(super) fn describe(operation: &Operation) -> (&'static str, String) {
     use Operation as Op;
     match operation {

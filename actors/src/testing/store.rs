@@ -1,7 +1,7 @@
 //! The queue's engine over records in memory, as a store: what the actors' tests run on. It has no rules of its own.
 //!
-//! A test can look at it while an actor owns it, see what it was asked, have it fail, panic or hang, and change the queue as
-//! somebody else would.
+//! A test can look at it while an actor owns it, see its calls, have it fail, panic or hang, and change the queue as
+//! another process would.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::convert::Infallible;
@@ -37,16 +37,16 @@ const NOW: i64 = 100;
 
 type Outcomes = Vec<Result<Outcome, Rejected>>;
 
-/// What the next call of a kind does instead of its work.
+/// What the next call of a given name does instead of its work.
 #[derive(Debug, Clone)]
 pub enum Trouble {
-    /// None yet: this call does its work.
+    /// No trouble: this call does its work.
     None,
     /// It fails.
     Error(StoreError),
     /// It panics.
     Panic,
-    /// It takes until the receiver's other end is gone, as in a system call.
+    /// It blocks, as in a system call, until the receiver's other end is gone.
     Hang(Arc<Mutex<std::sync::mpsc::Receiver<()>>>),
 }
 
@@ -70,7 +70,7 @@ pub struct Inside {
     pub troubles: BTreeMap<&'static str, VecDeque<Trouble>>,
     /// Keys of all rows that were added, in order, also of those that are gone.
     pub added: Vec<String>,
-    /// Fetchers of other daemons, and why this one has them not.
+    /// Fetchers of other daemons, and why this one does not have them.
     pub elsewhere: BTreeMap<String, String>,
     /// A call is a trip to a server.
     pub is_remote: bool,
@@ -78,7 +78,7 @@ pub struct Inside {
     pub look_every: Duration,
     engine: Engine<Memory>,
     settings: Settings,
-    /// Somebody else changed the queue, and it was not told yet; and who is to be woken then.
+    /// A change by another process that was not reported yet, and the task to wake.
     changed: Option<Changed>,
     waker: Option<Waker>,
 }
@@ -118,9 +118,9 @@ impl Inside {
         self.waker.take().into_iter().for_each(Waker::wake);
     }
 
-    /// Carries out a batch, which nobody notes.
+    /// Carries out a batch without noting it.
     fn perform(&mut self, now: Millis, batch: Vec<Operation>) -> StoreResult<Outcomes> {
-        // Records in memory are there at once.
+        // Records in memory are available at once.
         at_once(self.engine.apply(now, batch)).unwrap()
     }
 }
@@ -142,23 +142,23 @@ impl MockStore {
         Self(Arc::new(Mutex::new(Inside::new(settings))))
     }
 
-    /// A queue with jobs for the given keys, which come in this order.
+    /// A queue with jobs for the given keys, in this order.
     pub fn with_jobs(keys: &[&str]) -> Self {
         let mock = Self::default();
         keys.iter().for_each(|key| mock.add_job(key, "1"));
-        // They were there before.
+        // They count as having been there before.
         mock.inside().changed = None;
         mock
     }
 
-    /// A StorageActor over it, and how that says that it is over.
+    /// A StorageActor over it, and a receiver for its end.
     pub fn start(&self) -> (Addr<StorageActor>, oneshot::Receiver<StoreResult<()>>) {
         let (tell_end, end) = oneshot::channel();
         let (store, clock) = (Box::new(self.clone()), Box::new(ManualClock::at(NOW)));
         (StorageActor::new(store, clock, Default::default(), tell_end).start(), end)
     }
 
-    /// Somebody else adds a job.
+    /// Another process adds a job.
     pub fn add_job(&self, key: &str, payload: &str) {
         let task = Row { key: Key::new(key).unwrap(), payload: payload.to_owned() };
         self.others_do(AddTask { task, id: None }.into());
@@ -175,14 +175,14 @@ impl MockStore {
         inside.change(Changed::Runs);
     }
 
-    /// The queue goes back to what it was once.
+    /// Restores the queue from a backup.
     pub fn restore(&self, backup: Memory) {
         let mut inside = self.inside();
         inside.engine = Engine::new(backup.reopened(), inside.settings.clone());
         inside.change(Changed::Runs);
     }
 
-    /// A run that an earlier daemon registered, with so many rows.
+    /// A run that an earlier daemon registered, with `rows` rows.
     pub fn add_run(&self, run: &Run, rows: usize) {
         self.others_do(RegisterRun(run.clone()).into());
         let row = |at| Row { key: Key::stored(&format!("row{at}")), payload: "1".to_owned() };
@@ -230,7 +230,7 @@ impl MockStore {
         self.inside().troubles.entry(call).or_default().push_back(trouble);
     }
 
-    /// How often that was called, about that.
+    /// How often that call was made, with what it was about.
     pub fn count(&self, call: &str) -> usize {
         self.inside().calls.iter().filter(|known| *known == call).count()
     }
@@ -256,8 +256,8 @@ impl MockStore {
         }
     }
 
-    /// Carries out a batch, unless one of its steps is in trouble: then nothing of it has happened. A step that is rejected is
-    /// left out.
+    /// Carries out a batch, unless one of its steps has trouble: then nothing of it happens. A rejected step is left
+    /// out.
     fn transact(&self, now: Millis, batch: Vec<Operation>) -> StoreResult<Outcomes> {
         let writes = !batch.iter().all(Operation::only_reads);
         if writes {
@@ -283,7 +283,7 @@ impl MockStore {
         Ok(answered.into_iter().filter_map(|mine| mine.or_else(|| outcomes.next())).collect())
     }
 
-    /// Notes an operation; what it comes to if the queue is not to be asked.
+    /// Notes an operation; returns its answer if the queue need not be asked.
     fn answer(&self, operation: &Operation) -> StoreResult<Option<Result<Outcome, Rejected>>> {
         let (name, about) = describe(operation);
         if !name.is_empty() {

@@ -1,4 +1,4 @@
-//! Attempts that ended, one by one and summed up: what `log`, `log --sum` and `top` are answered.
+//! Attempts that ended, one by one and summed up: the answers for `log`, `log --sum` and `top`.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,22 +7,22 @@ use crate::model::UnixSeconds;
 /// The JSON object of `log` (docs/json.md).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Log {
-    /// The one that ended last first; of one key, the one that was handed out last.
+    /// In descending order of their ends; for one key, of their hand-outs.
     pub attempts: Vec<Ended>,
-    /// Attempts were looked at down to the one with this number, and there are earlier ones; `None`: all were, or it was not
-    /// asked.
+    /// Attempts were searched down to the one with this number, and there are earlier ones; `None`: all were searched,
+    /// or no limit was given.
     #[serde(skip)]
     pub looked_to: Option<i64>,
 }
 
-/// Attempts that ended, in the order of their ends: for who reads on from the last one that he read.
+/// Attempts that ended, in the order of their ends, for a client that goes on from the last one that it read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ends {
     pub attempts: Vec<Ended>,
-    /// Who asks next for what is behind this number misses no end, and meets none twice.
+    /// A client that next asks for ends after this number misses none, and gets none twice.
     pub upto: i64,
-    /// The end behind which it was asked is kept still: no later one was forgotten, unless its job took as long as all others
-    /// that are kept.
+    /// The end that the request started from is still kept: no later one was forgotten, unless its job took as long as
+    /// all others that are kept.
     pub is_kept: bool,
 }
 
@@ -32,7 +32,7 @@ pub struct Ended {
     pub ended: i64,
     pub attempt: i64,
     pub key: String,
-    /// `None`: the fetcher has no run any more.
+    /// `None`: the fetcher no longer has a run.
     pub fetcher: Option<String>,
     pub run: i64,
     /// `None`: a classic worker.
@@ -78,14 +78,14 @@ pub enum Grouping {
     FetcherDay,
 }
 
-/// What ended, of a fetcher, or in a time.
+/// What ended, for one fetcher or in one period.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StatsGroup {
     /// Empty: fetchers that were gone. `None`: of all fetchers.
     pub fetcher: Option<String>,
-    /// The beginning of the hour or of the day; `None`: of all the time.
+    /// The beginning of the hour or of the day; `None`: for the whole time.
     pub since: Option<UnixSeconds>,
-    /// Jobs that were done, however they ended: the next three together.
+    /// Jobs that were done, however they ended: the sum of the next three.
     pub jobs: i64,
     pub success: i64,
     pub timeout: i64,
@@ -95,6 +95,6 @@ pub struct StatsGroup {
     pub expired: i64,
     /// How long a job took; `None`: there was none.
     pub mean_ms: Option<i64>,
-    /// How long after its key's start before a job was started; `None`: no key ran again.
+    /// Mean time from a key's previous start to a job's start; `None`: no key ran again.
     pub cycle_seconds: Option<i64>,
 }

@@ -1,4 +1,4 @@
-//! Keys that are looked for, and how long keys wait: what a page shows beside `why` and `tasks --next`.
+//! The results of a search for keys, and how long keys wait: what the web page shows besides `why` and `tasks --next`.
 
 use serde::{Deserialize, Serialize};
 
@@ -24,7 +24,7 @@ pub struct KnownKey {
 /// The JSON object of `tasks --held` (docs/json.md).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeldKeys {
-    /// Those that operators hold come first; of each kind the one that was held last.
+    /// Those that operators hold come first; within each kind, the one held last.
     pub keys: Vec<HeldKey>,
     pub truncated: bool,
 }
@@ -41,7 +41,7 @@ pub struct HeldKey {
 pub enum HoldKind {
     /// An operator.
     Hold,
-    /// That its jobs failed so often in a row.
+    /// Its jobs failed too often in a row.
     Backoff,
 }
 
@@ -50,11 +50,11 @@ pub enum HoldKind {
 pub struct Hold {
     pub kind: HoldKind,
     pub since: UnixSeconds,
-    /// Its last second; `None`: until somebody ends it.
+    /// Its last second; `None`: until an operator ends it.
     pub until: Option<UnixSeconds>,
     /// May be empty.
     pub reason: String,
-    /// Who holds it, as he named himself; or `backoff`.
+    /// The name that the holder gave; or `backoff`.
     pub by: String,
 }
 
@@ -62,7 +62,7 @@ pub struct Hold {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bump {
     pub since: UnixSeconds,
-    /// As he named himself.
+    /// The name that the operator gave.
     pub by: String,
 }
 
@@ -70,15 +70,15 @@ pub struct Bump {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Retry {
     pub due: UnixSeconds,
-    /// The how manyeth time it is tried again then.
+    /// Number of this retry.
     pub retries: u32,
 }
 
 /// When keys of the newest lists were last started; a key has one entry for each list that has it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LastStarts {
-    /// `None`: never. Each stands for as many keys as any other.
+    /// `None`: never. Each stands for the same number of keys.
     pub started: Vec<Option<UnixSeconds>>,
-    /// They are all that there are.
+    /// True: these are all keys; false: a sample.
     pub is_all: bool,
 }

@@ -1,5 +1,6 @@
-//! The daemon in what operators get: what only a running one knows of itself (`status`, `health`), and the envelope of
-//! every JSON object (docs/json.md), which begins with the daemon. The daemon's actors and services fill it in.
+//! The daemon's part of answers to operators: what only a running one knows of itself (`status`, `health`), and the
+//! envelope of every JSON object (docs/json.md), which begins with the daemon. The daemon's actors and services fill it
+//! in.
 
 use std::path::PathBuf;
 
@@ -11,7 +12,7 @@ use crate::model::UnixSeconds;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Daemon {
     pub pid: u32,
-    /// The database it keeps; one on a server as its URL, without a password.
+    /// The database it keeps; for one on a server its URL, without a password.
     pub database: PathBuf,
     pub input_dir: PathBuf,
     pub socket: PathBuf,
@@ -19,7 +20,7 @@ pub struct Daemon {
     pub started: u64,
 }
 
-/// The JSON object of an answer: where it was found, and what.
+/// The JSON object of an answer: where the data is from, and the data.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Report<T> {
     pub database: PathBuf,
@@ -64,18 +65,18 @@ pub struct Outage {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct ProcessUsage {
     pub resident_bytes: u64,
-    /// Of a processor, since its start.
+    /// Processor time since its start.
     pub cpu_seconds: f64,
 }
 
-/// What a daemon counts of itself; the JSON object of `METRICS`.
+/// The daemon's own counters; the JSON object of `METRICS`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DaemonMetrics {
     pub version: String,
     /// When the daemon started, in seconds since 1970.
     pub started: u64,
     pub usage: Option<ProcessUsage>,
-    /// Lines of its log that nobody read in time.
+    /// Lines of its log that were not read in time.
     #[serde(default)]
     pub dropped_log_lines: u64,
     pub counted: Counted,
@@ -93,7 +94,7 @@ pub struct Live {
     /// The broker over which it serves relays, if it does.
     #[serde(default)]
     pub broker: Option<BrokerLive>,
-    /// Lines of the daemon's log that nobody read in time, since its start.
+    /// Lines of the daemon's log that were not read in time, since its start.
     #[serde(default)]
     pub dropped_log_lines: u64,
 }
@@ -104,13 +105,13 @@ pub struct BrokerLive {
     pub url: String,
     /// False: it cannot be used at present, and relays wait.
     pub connected: bool,
-    /// Relays that are heard of, by name.
+    /// Relays that have been heard from, by name.
     pub relays: Vec<HeardRelay>,
-    /// Requests that wait there, as the broker said within the last seconds; `None`: it has not said yet.
+    /// Requests that wait there, as the broker reported within the last seconds; `None`: it has not reported yet.
     pub requests: Option<u32>,
     /// Messages that were refused and wait there, likewise.
     pub dead_letters: Option<u32>,
-    /// Each with what waits there, likewise.
+    /// Each range with the number of messages that wait, likewise.
     pub ranges: Vec<RangeLive>,
 }
 
@@ -124,9 +125,9 @@ pub struct HeardRelay {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RangeLive {
     pub range: u8,
-    /// Messages that nobody has taken yet.
+    /// Messages that no daemon has taken yet.
     pub messages: u32,
-    /// Daemons that take them, in turn; 0: nobody does.
+    /// Daemons that take them, in turn; 0: none does.
     pub consumers: u32,
 }
 

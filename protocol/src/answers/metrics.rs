@@ -1,5 +1,5 @@
-//! What a daemon counts of itself since its start (docs/metrics.md): the answer to `METRICS`. Plain values; the daemon's actors
-//! do the counting, and whoever sums up several fetchers merges.
+//! What a daemon counts of itself since its start (docs/metrics.md): the answer to `METRICS`. Plain values; the
+//! daemon's actors do the counting.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::UnixSeconds;
 
-/// The fetcher that stands for all others. No list has that name: `(` begins no fetcher's.
+/// The fetcher that stands for all others. No list has that name: a fetcher's name cannot begin with `(`.
 pub const OTHER_FETCHERS: &str = "(other)";
 /// Upper bounds in seconds: from 1 s to a day.
 const JOB_SECONDS: &[f64] =
@@ -31,7 +31,7 @@ const REVISIT_SECONDS: &[f64] = &[
 /// Counts by a word that is known when the program is compiled.
 pub type ByWord = BTreeMap<Cow<'static, str>, u64>;
 
-/// What is counted. Counters ascend from the daemon's start on; what is as it is now says so.
+/// What is counted. Counters grow from the daemon's start on; present values are marked as such.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Counted {
     pub connections: u64,
@@ -49,9 +49,9 @@ pub struct Counted {
     pub leases_expired: ByWord,
     pub stale_results: u64,
     pub last_job_end: Option<UnixSeconds>,
-    /// Of commits: how long each took.
+    /// How long each commit took.
     pub commit_seconds: Histogram,
-    /// How many requests it had.
+    /// How many requests each commit had.
     pub commit_mutations: Histogram,
     pub fetchers: BTreeMap<Arc<str>, FetcherJobs>,
 }
@@ -59,7 +59,7 @@ pub struct Counted {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FetcherJobs {
     pub outcomes: ByWord,
-    /// How long those took that were done.
+    /// How long jobs took that were done.
     pub job_seconds: Histogram,
     /// Between two starts of a key.
     pub revisit_seconds: Histogram,
@@ -67,7 +67,7 @@ pub struct FetcherJobs {
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Histogram {
-    /// The upper bounds of the ranges, ascending, but for the last one, which has none.
+    /// The upper bounds of the ranges, ascending; the last range has none.
     pub bounds: Cow<'static, [f64]>,
     pub counts: Vec<u64>,
     pub sum: f64,
@@ -117,7 +117,7 @@ impl FetcherJobs {
 mod tests {
     use super::*;
 
-    /// A value is in the first range whose bound is not below it; what is beyond all has a range, too.
+    /// A value is in the first range whose bound is not below it; there is a range for values beyond all bounds, too.
     #[test]
     fn ranges_have_upper_bounds() {
         let mut histogram = Histogram::new(&[1.0, 5.0]);

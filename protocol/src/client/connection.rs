@@ -1,4 +1,4 @@
-//! A blocking connection to the daemon's socket: lines out, lines in, each with an end in time.
+//! A blocking connection to the daemon's socket: lines out, lines in, each with a deadline.
 //!
 //! Used by [`Worker`](super::Worker) and by the program's own commands. It does not know what a line says.
 
@@ -22,7 +22,7 @@ pub fn within(timeout: Duration) -> Deadline {
     Instant::now().checked_add(timeout)
 }
 
-/// What is left until then, `None` for ever; an error when that is nothing.
+/// The time left until then, `None` if unlimited; an error if none is left.
 fn left(deadline: Deadline) -> io::Result<Option<Duration>> {
     match deadline.map(|end| end.saturating_duration_since(Instant::now())) {
         Some(Duration::ZERO) => Err(ErrorKind::TimedOut.into()),
@@ -42,7 +42,7 @@ impl Connection {
     /// Connects. A full backlog makes it wait, which the socket's send timeout bounds.
     ///
     /// # Errors
-    /// What the system says; `TimedOut` when nobody accepted in time.
+    /// The system's error; `TimedOut` if the connection was not accepted in time.
     pub fn connect(socket: &Path, deadline: Deadline) -> io::Result<Self> {
         let address = SocketAddrUnix::new(socket)?;
         let stream =
@@ -52,8 +52,7 @@ impl Connection {
         Ok(Self { stream: stream.into(), unread: Vec::new() })
     }
 
-    /// Sends everything, in one write if the socket takes it. A daemon that has closed is found when
-    /// its answers are read.
+    /// Sends everything, in one write if the socket takes it. If the daemon has closed, reading its answers shows that.
     pub fn send(&mut self, mut bytes: &[u8], deadline: Deadline) -> io::Result<()> {
         while !bytes.is_empty() {
             self.stream.set_write_timeout(left(deadline)?)?;
@@ -68,11 +67,11 @@ impl Connection {
     }
 
     pub fn end_sending(&self) {
-        // Fails only when the daemon has closed, which the next read tells.
+        // Fails only if the daemon has closed, which the next read shows.
         let _ = self.stream.shutdown(Shutdown::Write);
     }
 
-    /// Reads what has come; nothing: the daemon has closed.
+    /// Reads what has come; empty: the daemon has closed.
     pub fn read(&mut self, deadline: Deadline) -> io::Result<Vec<u8>> {
         let mut chunk = vec![0; CHUNK_BYTES];
         loop {
@@ -93,14 +92,14 @@ impl Connection {
     /// Reads a line, and returns it without its end; `None`: the daemon has closed.
     ///
     /// # Errors
-    /// What the system says, `TimedOut`, `UnexpectedEof` when it closed within a line, or `InvalidData` when that is
-    /// too long or no UTF-8.
+    /// The system's error, `TimedOut`, `UnexpectedEof` if it closed within a line, or `InvalidData` if a line is too
+    /// long or not UTF-8.
     pub fn line(&mut self, deadline: Deadline) -> io::Result<Option<String>> {
         let line = self.line_bytes(deadline)?.map(String::from_utf8);
         line.transpose().map_err(|_| ErrorKind::InvalidData.into())
     }
 
-    /// As [`Connection::line`], of any bytes.
+    /// As [`Connection::line`], with any bytes.
     pub fn line_bytes(&mut self, deadline: Deadline) -> io::Result<Option<Vec<u8>>> {
         let mut searched = 0;
         loop {
@@ -124,7 +123,7 @@ impl Connection {
     }
 }
 
-/// Whether the peer's close shows as an error: it does when it left bytes of ours unread.
+/// Whether an error means that the peer has closed: so it does if it left our bytes unread.
 pub fn is_close(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset)
 }

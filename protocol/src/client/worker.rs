@@ -13,15 +13,15 @@ use crate::verbs::{Beat, Done, Lease, Name, Ready, Release, Verb, Wait, checked}
 use crate::wire::answers::{Answer, Job};
 use crate::wire::session::{ErrorCode, Hello};
 
-/// The daemon answers within 4 seconds or closes: who waits for 5 never hangs up too early.
+/// The daemon answers within 4 seconds or closes: a client that waits for 5 never hangs up too early.
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 const SHOWN_BYTES: usize = 60;
 
-/// Why there is no answer. After any but `Refused` connect anew: what was asked may have been done, and may be
-/// asked again.
+/// Why there is no answer. After any error but `Refused`, connect anew: the request may have been carried out, and may
+/// be repeated.
 #[derive(Debug, Error)]
 pub enum ClientError {
-    /// Nobody listens on the socket, or not for us.
+    /// There is no listener on the socket, or it is closed to us.
     #[error(
         "cannot connect to the socket: {0}; does a daemon run, and may this user write to its socket?"
     )]
@@ -49,7 +49,7 @@ impl ClientError {
     }
 }
 
-/// An answer that does not belong to what was asked.
+/// An answer that does not fit the request.
 impl From<Answer> for ClientError {
     fn from(answer: Answer) -> Self {
         match answer {
@@ -59,7 +59,7 @@ impl From<Answer> for ClientError {
     }
 }
 
-/// A connection that has greeted the daemon in protocol 2. One job at a time is usual, and not required.
+/// A connection that has opted in to protocol 2. It usually has one job at a time, but may have more.
 ///
 /// ```no_run
 /// use std::{path::Path, time::Duration};
@@ -80,11 +80,11 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Connects to the socket, as a worker of this name. Its jobs are handed out again after `lease_seconds` (1 to
-    /// 604,800) without a request of it.
+    /// Connects to the socket as the worker `name`. A job is handed out again after `lease_seconds` (1 to 604,800)
+    /// without a [`beat`](Self::beat).
     ///
     /// # Errors
-    /// When nobody answers as a daemon of protocol 2 does.
+    /// If no daemon of protocol 2 answers.
     pub fn connect(socket: &Path, name: &str, lease_seconds: u32) -> Result<Self, ClientError> {
         let usage = |text| ClientError::Refused { code: ErrorCode::Usage.to_string(), text };
         let lease = checked::<Lease>(&lease_seconds.to_string()).map_err(usage)?;
@@ -98,8 +98,8 @@ impl Worker {
         }
     }
 
-    /// The next job; waits for one up to `wait`, in whole seconds and a day at most. The inner error says why
-    /// there is none.
+    /// The next job; waits for one up to `wait`, in whole seconds and at most a day. The inner error says why there is
+    /// none.
     pub fn next(&mut self, wait: Duration) -> Result<Result<Job, Idle>, ClientError> {
         match self.ask(&Ready { seconds: Wait::of(wait) }, wait)? {
             Answer::Job(job) => Ok(Ok(job)),
@@ -111,7 +111,7 @@ impl Worker {
     /// Reports the end of an attempt: 0 is success. The answer means that it is on disk.
     ///
     /// # Errors
-    /// `Refused` with `stale` when the lease expired and the job is another worker's.
+    /// `Refused` with `stale` if the lease expired and another worker has the job.
     pub fn done(&mut self, attempt: Attempt, exit_code: i64) -> Result<(), ClientError> {
         self.is_ours(&Done { attempt, code: exit_code }).map(drop)
     }
@@ -121,7 +121,7 @@ impl Worker {
         self.is_ours(&Release { attempt }).map(drop)
     }
 
-    /// Keeps an attempt's lease. False: it expired, and the work is to be stopped.
+    /// Extends an attempt's lease. False: it has expired, so stop the work.
     pub fn beat(&mut self, attempt: Attempt) -> Result<bool, ClientError> {
         self.is_ours(&Beat { attempt })
     }
@@ -140,7 +140,7 @@ impl Worker {
         self.answer(wait)
     }
 
-    /// Whether the attempt is ours, as the daemon says to a request about it.
+    /// Whether the attempt is still ours, by the daemon's answer to a request about it.
     fn is_ours(&mut self, request: &impl Verb<Answer = Answer>) -> Result<bool, ClientError> {
         match self.ask(request, Duration::ZERO)? {
             Answer::Ok => Ok(true),
@@ -155,7 +155,7 @@ impl Worker {
     }
 }
 
-/// The end of the time for an answer that may take `wait`.
+/// The deadline of an answer that may take `wait`.
 fn answer_within(wait: Duration) -> Deadline {
     within(wait.saturating_add(ANSWER_TIMEOUT))
 }

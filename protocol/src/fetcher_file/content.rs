@@ -1,14 +1,14 @@
 //! The digest of a list, line by line: whether a file still says what was read from it.
 //!
-//! The run reader keeps it beside its position. It goes on from its own value, so a list that grows is
-//! never read again for it. FNV-1a: it tells edits, and is no defence against who computes collisions.
+//! The run reader keeps it beside its position. It goes on from its own value, so a growing list is never read again
+//! for it. FNV-1a: it detects edits, and is no defence against computed collisions.
 
 use super::Line;
 
 /// FNV's start and factor, for 64 bits.
 const BASIS: u64 = 0xcbf2_9ce4_8422_2325;
 const PRIME: u64 = 0x0000_0100_0000_01b3;
-/// Stands for a line that was skipped. No UTF-8 text has this byte, nor the next.
+/// Stands for a line that was skipped. UTF-8 text never has this byte, nor the one below.
 const SKIPPED: u8 = 0xff;
 /// Ends a key, and a payload.
 const END: u8 = 0xfe;
@@ -65,7 +65,7 @@ mod tests {
         content.value()
     }
 
-    /// What says the same has the same digest; what says other things has another.
+    /// Files with the same content have the same digest; others have another.
     #[test]
     fn it_tells_lists_apart() {
         let list = digest("a 1\nb 2\n");

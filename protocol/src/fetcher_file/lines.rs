@@ -32,7 +32,7 @@ pub struct LineReader {
 }
 
 impl LineReader {
-    /// A reader that begins at the start of a file, or behind `lines` lines of it.
+    /// A reader that begins at the start of a file, or after its first `lines` lines.
     pub fn new(start_of_file: bool, lines: u64) -> Self {
         Self {
             partial: Vec::new(),
@@ -44,7 +44,7 @@ impl LineReader {
         }
     }
 
-    /// Bytes up to and with the end of the last line handed out; reading may begin again there.
+    /// Bytes up to and including the end of the last line handed out; reading may begin again there.
     pub fn consumed(&self) -> u64 {
         self.consumed
     }
@@ -53,8 +53,8 @@ impl LineReader {
         self.lines
     }
 
-    /// Takes the next bytes and appends the lines that end in them to `out`. A line that ends in
-    /// the very last byte by a `\r` waits: a `\n` may belong to it.
+    /// Takes the next bytes and appends the lines that end in them to `out`. If the very last byte is a `\r`, its line
+    /// waits: a `\n` may belong to it.
     pub fn feed(&mut self, mut bytes: &[u8], out: &mut Vec<Line>) {
         if self.held_return && !bytes.is_empty() {
             self.held_return = false;
@@ -87,7 +87,7 @@ impl LineReader {
         }
     }
 
-    /// Keeps the beginning of a line, as far as a line may go.
+    /// Keeps the beginning of a line, up to the longest allowed line.
     fn keep(&mut self, bytes: &[u8]) {
         self.partial_bytes += bytes.len() as u64;
         if self.is_overlong() {

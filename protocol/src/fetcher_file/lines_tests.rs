@@ -33,7 +33,7 @@ const MIXED: &[u8] =
     b"\xef\xbb\xbfalpha  0 1\nbravo 1 2\r\ncharlie x\rd\xc3\xa9lta \xe2\x82\xac 2\n\
     \n# x\n\xff bad\none\n\xc2\xa0echo\ty z\x1c\r\r\n  \t \ntrailing \n last 1";
 
-/// Lines are split, stripped and numbered as spec 4 says.
+/// Lines are split, stripped and numbered as in spec 4.
 #[test]
 fn lines_are_those_of_the_spec() {
     let expected = [
@@ -54,14 +54,14 @@ fn lines_are_those_of_the_spec() {
     assert_eq!(lines_of(MIXED), expected);
 }
 
-/// A return ends the last line also where nothing is behind it, nor in the line.
+/// A return ends the last line even if nothing follows it, and even if the line is empty.
 #[test]
 fn a_return_ends_the_last_line() {
     assert_eq!(lines_of(b"a 1\r"), [row("a", "1")]);
     assert_eq!(lines_of(b"a 1\n\r"), [row("a", "1"), skipped(2, SkipReason::EMPTY)]);
 }
 
-/// White space of Python's `str.strip` goes at both ends, and only there.
+/// White space of Python's `str.strip` is removed at both ends, and only there.
 #[test]
 fn python_space_is_stripped() {
     for space in ["\u{85}", "\u{a0}", "\u{3000}", "\u{1c}", "\u{1f}", "\t", "\u{b}", "\u{2028}"] {
@@ -69,7 +69,7 @@ fn python_space_is_stripped() {
         let expected = row(&format!("key{space}k"), &format!("pay{space}load"));
         assert_eq!(lines_of(line.as_bytes()), [expected], "{space:?}");
     }
-    // Zero-width space is none.
+    // A zero-width space is not white space.
     assert_eq!(lines_of("\u{200b}a b\n".as_bytes()), [row("\u{200b}a", "b")]);
 }
 
@@ -157,7 +157,7 @@ proptest! {
         prop_assert_eq!(lines_in_pieces(&pieces), lines_of(&bytes));
     }
 
-    /// A new reader at the place that was consumed goes on with the same lines.
+    /// A new reader that begins where another stopped goes on with the same lines.
     #[test]
     fn reading_resumes_where_it_stopped(bytes in file(), cut in 0..100_usize) {
         let mut first = LineReader::new(true, 0);

@@ -17,14 +17,14 @@ pub struct FileName {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Named {
     Fetcher(FileName),
-    /// Meant as one, it seems, but not of the grammar.
+    /// Apparently meant as one, but not of the grammar.
     Bad(NameFault),
-    /// Ends like one and begins with a dot: what editors and file managers keep beside a file.
+    /// Ends like one and begins with a dot: a file that editors and file managers keep beside another.
     Hidden,
     Other,
 }
 
-/// Why a name that ends like a fetcher file's is none, for people.
+/// Why a name that ends like a fetcher file's is not one, for people.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("{0}")]
 pub struct NameFault(&'static str);
@@ -35,10 +35,10 @@ impl NameFault {
         Self("the name is not FETCHER.NUMBER.txt or FETCHER.NUMBER.txt.part");
     const NOT_A_NUMBER: Self =
         Self("the part after the first dot is not a decimal number without a sign");
-    /// It would name the same run as the name without.
+    /// It would name the same run as the name without the zero.
     const LEADING_ZERO: Self = Self("the number has a leading zero");
     const TOO_LARGE: Self = Self("the number is larger than 9223372036854775807");
-    /// That of [`TASKS_FETCHER`], whose runs are no files.
+    /// The name is [`TASKS_FETCHER`], whose runs are not files.
     const RESERVED: Self = Self("the fetcher's name @tasks is reserved for single tasks");
 }
 
@@ -63,7 +63,7 @@ impl FileName {
 }
 
 impl Run {
-    /// The name of its file while that grows, or once it is complete.
+    /// The name of its file while it grows, or once it is complete.
     pub fn file_name(&self, growing: bool) -> String {
         let part = if growing { ".part" } else { "" };
         format!("{self}.txt{part}")
@@ -99,7 +99,7 @@ mod tests {
         FileName::parse(OsStr::new(name))
     }
 
-    /// Names of the grammar name their run, and are spelled back as they were.
+    /// Names of the grammar are parsed into their run, and a run is written as the same name.
     #[test]
     fn good_names_name_runs() {
         for (name, fetcher, started, growing) in [
@@ -143,7 +143,7 @@ mod tests {
         );
     }
 
-    /// What programs keep beside a file that they show or edit.
+    /// Files that programs keep beside one that they show or edit.
     #[test]
     fn names_with_a_dot_are_hidden() {
         for name in [".#f.1.txt", "._f.1.txt", ".f.1.txt", ".5.txt.part", ".txt", ".#f.1.txt.part"]
@@ -152,7 +152,7 @@ mod tests {
         }
     }
 
-    /// Files that are nobody's business are passed over in silence.
+    /// Files that are not meant as lists are passed over in silence.
     #[test]
     fn other_names_are_passed_over() {
         for name in ["state.db", "f.1.txt.gz", "txt", "f.1.txt.part.tmp", "f.1.TXT", ".part"] {

@@ -1,5 +1,6 @@
-//! The arguments of requests: what each may be, once for everybody who writes, reads or checks one. The [table](super) of
-//! verbs is made of them; commands and pages check what a user typed by [`checked`]. Plain values; no line is read here.
+//! The arguments of requests and their limits, defined once for all code that writes, reads or checks one. The
+//! [table](super) of verbs uses them; commands and pages check with [`checked`] what a user typed. Plain values; no
+//! line is read here.
 
 use std::fmt::{self, Display};
 use std::sync::Arc;
@@ -10,23 +11,23 @@ use crate::task_line::single_task;
 use crate::wire::integer;
 
 const WAIT_SECONDS_MAX: u32 = 86_400;
-/// Of a worker's, a fetcher's.
+/// For the name of a worker or a fetcher.
 const NAME_MAX_BYTES: usize = 255;
 
-/// What stands behind a space of a request, as [`Display`] writes it.
+/// A word after a space of a request, as [`Display`] writes it.
 pub trait Argument: Sized + Display {
-    /// It has all that is left of its line, with the spaces; any other ends at the next space.
+    /// It takes the rest of its line, spaces included; any other ends at the next space.
     const TAKES_REST: bool = false;
     /// What it may be, for people; empty: any word.
     const LIMITS: &'static str = "";
-    /// What it is if it is left out; `None`: it must be there.
+    /// Its value if it is left out; `None`: it must be there.
     const LEFT_OUT: Option<Self> = None;
 
     /// `None`: it is beyond its limits.
     fn read(text: &str) -> Option<Self>;
 }
 
-/// Checks an argument that somebody typed.
+/// Checks an argument that a user typed.
 ///
 /// # Errors
 /// What to give instead.
@@ -86,7 +87,7 @@ impl Argument for Row {
     }
 }
 
-/// So many entries of a listing.
+/// How many entries of a listing to return.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Count(u32);
 
@@ -133,10 +134,10 @@ impl Argument for Wait {
 pub struct Lease(u32);
 
 impl Lease {
-    /// A minute, if nothing else is said.
+    /// The default: a minute.
     pub const USUAL: Self = Self(60);
 
-    /// `None`: it is none, or longer than a lease may be.
+    /// `None`: zero, or longer than a lease may be.
     pub fn of(seconds: u32) -> Option<Self> {
         (1..=604_800).contains(&seconds).then_some(Self(seconds))
     }
@@ -164,7 +165,7 @@ impl Argument for Lease {
 pub struct HoldTime(Option<u32>);
 
 impl HoldTime {
-    /// Until somebody ends the hold.
+    /// Until an operator ends the hold.
     pub const UNTIL_UNHELD: Self = Self(None);
 
     /// `None`: it is longer than a hold may be, which is ten years.
@@ -172,7 +173,7 @@ impl HoldTime {
         seconds.is_none_or(|it| it <= 315_360_000).then_some(Self(seconds))
     }
 
-    /// In whole seconds: a hold is not over before its time.
+    /// Rounded up to whole seconds: a hold is not over before its time.
     pub fn lasting(time: Duration) -> Option<Self> {
         let seconds = time.as_secs().saturating_add((time.subsec_nanos() > 0).into());
         Self::of(Some(seconds.try_into().ok()?))
@@ -220,7 +221,7 @@ impl Argument for Reason {
     }
 }
 
-/// The name of who asks: a worker, or somebody whom the daemon is to remember.
+/// The name of the requester: a worker, or an operator that the daemon is to remember.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Name(pub(crate) Arc<str>);
 
@@ -229,7 +230,7 @@ impl Name {
         Arc::clone(&self.0)
     }
 
-    /// The text, as far as it fits, and without what no name has.
+    /// The text, cut to the longest name, without characters that a name cannot have.
     pub fn resembling(text: &str) -> Self {
         let is_fit = |it: char| !(it.is_control() || it.is_whitespace());
         let mut name: String = text.chars().map(|it| if is_fit(it) { it } else { '_' }).collect();

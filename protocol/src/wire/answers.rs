@@ -1,5 +1,5 @@
-//! The answers of the daemon in protocol 2 and in the classic one (docs/protocol.md), as it writes them and its
-//! peer reads them; but for lines of JSON, which are operators'. Pure.
+//! The answers of the daemon in protocol 2 and in the classic one (docs/protocol.md), as it writes them and its peer
+//! reads them, except the lines of JSON for operators. Pure.
 
 use bytes::{BufMut, BytesMut};
 
@@ -7,10 +7,10 @@ use super::session::{Refused, VERSION};
 use crate::model::{Attempt, Idle, Row};
 use crate::verbs::VERBS;
 
-/// A job as it was handed out, byte for byte: a classic daemon may hand out what is no UTF-8.
+/// A job as it was handed out, byte for byte: a classic daemon may hand out text that is not UTF-8.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Job {
-    /// The number it is reported under; `None`: it came by the classic protocol, and is by its key.
+    /// The number to report it under; `None`: it came by the classic protocol, and is reported by its key.
     pub attempt: Option<Attempt>,
     pub key: Vec<u8>,
     pub payload: Vec<u8>,
@@ -34,13 +34,13 @@ impl Job {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
-    /// The daemon speaks it too; it says which requests it has.
+    /// The daemon speaks protocol 2, too; it lists its requests.
     Hello,
     Job(Job),
     /// There is none, and why.
     NoJobs(Idle),
     Ok,
-    /// The attempt is ours no longer.
+    /// The attempt is no longer ours.
     Lost,
     /// Not done: a word for programs, and a text for people.
     Error {
@@ -50,7 +50,7 @@ pub enum Answer {
 }
 
 impl Answer {
-    /// Reads a line of a connection that said `HELLO`, without its end; `None`: it is no answer.
+    /// Reads a line of a connection that said `HELLO`, without its end; `None`: it is not an answer.
     pub fn read(line: &[u8]) -> Option<Self> {
         let (word, rest) = split(line);
         Some(match (word, rest) {
@@ -98,7 +98,7 @@ impl Answer {
             Self::Ok => put(bytes, ["OK"]),
             Self::Lost => put(bytes, ["LOST"]),
             Self::Error { code, text } => {
-                // An error of the system's may have several lines, and a key in it anything.
+                // A system error may have several lines, and a key in it any character.
                 put(bytes, ["ERROR ", code, " ", &text.replace(char::is_control, " ")]);
             }
         }
@@ -116,7 +116,7 @@ fn put<P: AsRef<[u8]>>(bytes: &mut BytesMut, parts: impl IntoIterator<Item = P>)
     bytes.put_u8(b'\n');
 }
 
-/// What stands before the first space, and what behind it.
+/// The parts before and after the first space.
 fn split(line: &[u8]) -> (&[u8], Option<&[u8]>) {
     match line.iter().position(|byte| *byte == b' ') {
         Some(space) => (&line[..space], Some(&line[space + 1..])),
@@ -124,7 +124,7 @@ fn split(line: &[u8]) -> (&[u8], Option<&[u8]>) {
     }
 }
 
-/// A reason that is not known is none: another daemon may have more of them.
+/// An unknown reason counts as none: another daemon may have more reasons.
 fn idle(reason: &[u8]) -> Idle {
     let (word, jobs) = split(reason);
     let jobs = jobs.and_then(|jobs| std::str::from_utf8(jobs).ok()?.parse().ok());

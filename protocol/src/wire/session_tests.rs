@@ -51,7 +51,7 @@ fn as_they_came(pieces: &[&[u8]]) -> (Vec<Line>, bool) {
     }
 }
 
-/// What the lines behind a HELLO are.
+/// How the lines after a HELLO are read.
 fn session(text: &[u8]) -> Vec<Result<Step, Refused>> {
     let (lines, fault) = as_they_came(&[b"HELLO 2 w\n", text]);
     assert!(!fault);
@@ -101,7 +101,7 @@ fn parts_of_a_second_are_held_whole() {
     assert_eq!([0, 1, 1_000, 1_001].map(seconds), [0, 1, 1, 2].map(Some));
 }
 
-/// A connection that begins otherwise is classic for good, and one that has opted in is so.
+/// A connection that begins otherwise stays classic, and one that has opted in stays so.
 #[test]
 fn the_first_line_decides() {
     let (found, fault) = lines(&[b"READY\nHELLO 2 w\n"]);
@@ -114,7 +114,7 @@ fn the_first_line_decides() {
     assert!(session(b"DONE alpha 0\n")[0].is_err(), "a classic DONE is none of protocol 2");
 }
 
-/// Every request is read as it is written, whatever stands in its line.
+/// Every request is read as it is written, whatever its line contains.
 #[test]
 fn lines_are_requests() {
     let as_written = "READY|READY 86400|DONE 9223372036854775807 -9223372036854775808|BEAT 12|RELEASE 12|QUIT|STATUS|WHY é\t|\
@@ -134,7 +134,7 @@ fn lines_are_requests() {
     }
 }
 
-/// A DONE and the READY behind it are one step, if they came together.
+/// A DONE and the READY after it are one step, if they came together.
 #[test]
 fn an_end_and_the_next_job_are_one_step() {
     let next = |seconds| {
@@ -149,7 +149,7 @@ fn an_end_and_the_next_job_are_one_step() {
     assert_eq!(session(b"DONE 1 7\nREADY").len(), 1);
 }
 
-/// Everything else is a fault, and the lines behind it count.
+/// Everything else is a fault, and the lines after it count.
 #[test]
 fn bad_lines_are_faults() {
     let too_long = format!("HOLD a - {}", "x".repeat(1_001));
@@ -193,7 +193,7 @@ fn a_long_line_is_skipped() {
     }
 }
 
-/// While it is skipped its end is waited for, though nothing of it is kept.
+/// While it is skipped, the connection counts as waiting for its end, though nothing of it is kept.
 #[test]
 fn a_long_line_waits_for_its_end() {
     let (mut codec, mut bytes) = (LineCodec::new(true, true), BytesMut::from("HELLO 2 w\n"));
@@ -230,7 +230,7 @@ fn task(key: &str, payload: &str) -> Row {
     Row { key: Key::new(key).unwrap(), payload: payload.to_owned() }
 }
 
-/// A task is a line of a list with nothing to be cut off.
+/// A task is a line of a list with nothing to strip.
 #[test]
 fn tasks_are_lines() {
     let add = |key, payload| Ok(Step::Adds(vec![Addition { task: task(key, payload), id: None }]));
@@ -258,7 +258,7 @@ fn tasks_are_lines() {
     assert_eq!(found[1], Ok(Step::Adds(adds.into())));
 }
 
-/// However many come together, a step has only so many.
+/// However many come together, the number in one step is limited.
 #[test]
 fn a_step_has_so_many_tasks() {
     let found = session("ADD a 1\n".repeat(ADDS_MAX + 1).as_bytes());
@@ -269,7 +269,7 @@ fn a_step_has_so_many_tasks() {
     assert_eq!(counts.collect::<Vec<_>>(), [ADDS_MAX, 1]);
 }
 
-/// Only an operator's ADD may be long, and nobody keeps the room that it took.
+/// Only an operator's ADD may be long, and its room is freed afterwards.
 #[test]
 fn a_long_task_takes_room_for_itself_alone() {
     let decode = |is_operator: bool, line: &[u8]| {

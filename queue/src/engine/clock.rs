@@ -1,4 +1,4 @@
-//! What comes with time: holds and delays end, and follow the wall clock when it is set.
+//! Effects of time: holds and delays end, and follow the wall clock when it is set.
 
 use super::{Batch, Engine, STEP_KEYS};
 use crate::place::Turn;
@@ -8,13 +8,13 @@ use crate::rules;
 use crate::rules::dispatch::Scope;
 
 impl<S: Records> Engine<S> {
-    /// The wall clock was set by so much: what is due keeps its distance, and lies no further ahead than it was said to take. With 0
-    /// at each start. Some keys at a time, each step a transaction of its own.
+    /// The wall clock was set by `by`: due times keep their distance, and lie no further ahead than their delay. Called
+    /// with 0 at each start. Handles some keys at a time, each step in a transaction of its own.
     ///
     /// # Errors
-    /// Not all have followed: it is to be asked again, with all by which the clock was set since it was followed last.
+    /// Not all keys have followed: call it again, with the whole change since the clock was last followed.
     pub async fn follow_clock(&mut self, now: Millis, by: Millis) -> StoreResult<()> {
-        // At most starts there is nothing, and whoever holds a lock is not waited for.
+        // At most starts there is nothing to do, and then we need not wait for a lock.
         if by == 0 && !self.has_dues(now).await? {
             return Ok(());
         }
@@ -39,22 +39,22 @@ impl<S: Records> Engine<S> {
 }
 
 impl<S: Records> Batch<'_, S> {
-    /// Some more keys follow the clock; whether there are more.
+    /// Some more keys follow the clock; returns whether there are more.
     async fn follow_clock(&mut self, by: Millis) -> StoreResult<bool> {
         self.header.clock = self.header.clock.saturating_add(by);
         self.context.clock = self.header.clock;
-        // Those that have followed are left as they are, so it may begin anew.
+        // Keys that have followed do not change again, so it may start over.
         let behind = self.memo.followed.take().filter(|_| by == 0);
         let mut next = self.store.next(From::Dues, behind.as_ref(), &Scope::All, STEP_KEYS).await?;
         let is_more = next.len() == STEP_KEYS;
         self.memo.followed = next.last().filter(|_| is_more).cloned();
-        // What came due while no daemon ran comes in the order in which it would have.
+        // What came due while no daemon ran is handled in the order in which it came due.
         next.sort_by_key(|stored| stored.place.due);
         self.wake_each(next);
         Ok(is_more)
     }
 
-    /// Holds and delays end whose time is over: of so many keys.
+    /// Ends the holds and delays that are over, of a bounded number of keys.
     pub(super) async fn wake(&mut self) -> StoreResult<()> {
         self.flush().await?;
         let mut due =
@@ -71,7 +71,7 @@ impl<S: Records> Batch<'_, S> {
         }
     }
 
-    /// Keys whose turns lie in the future: a clock was ahead. Under `--classic` that is their place.
+    /// Keys whose turns lie in the future, because a clock was ahead. Under `--classic` they keep those places.
     async fn ahead_of_now(&mut self, count: usize) -> StoreResult<Vec<Stored>> {
         if !self.context.settings.is_fair {
             return Ok(Vec::new());
@@ -85,8 +85,9 @@ impl<S: Records> Batch<'_, S> {
         Ok(ahead)
     }
 
-    /// In how many seconds there is something to [wake](Self::wake). It is asked again and again beside workers' requests, which would
-    /// have to be looked up anew if this batch were written first: what it changes is seen by the next look.
+    /// In how many seconds there is something to [wake](Self::wake). This is asked often, in batches with workers'
+    /// requests, and flushing the batch first would make them look up the next keys again. So its changes are only seen
+    /// by the next look.
     pub(super) async fn next_hold_end(&mut self) -> StoreResult<Option<u64>> {
         if !self.ahead_of_now(1).await?.is_empty() {
             return Ok(Some(0));

@@ -1,4 +1,5 @@
-//! The records that a batch has before it: loaded once, changed by rules, saved together. And which of them are ready by now.
+//! The records that a batch works on: loaded once, changed by rules, saved together. Also which of them are ready by
+//! now.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -12,7 +13,7 @@ use crate::place::{Place, Turn};
 use crate::record::{Record, Task};
 use crate::records::{Change, KeyId, Stored};
 
-/// A key's rank in the order: its turn, among equals its jitter, and its bytes.
+/// A key's rank in the order: its turn, then its jitter, then its bytes.
 type Rank = (Turn, i32, Key);
 
 fn rank(record: &Record, turn: Turn) -> Rank {
@@ -27,12 +28,12 @@ struct Slot {
     place: Place,
     is_changed: bool,
     is_forgotten: bool,
-    /// Likewise, at first: what is known of it since is a new key's.
+    /// It was forgotten in this batch; if it is known again since, it counts as a new key.
     was_forgotten: bool,
 }
 
 impl Slot {
-    /// What is as it was is not, but for a key whose attempt ended meanwhile.
+    /// Unchanged records are not saved, except those of keys with an attempt that ended.
     fn is_to_be_saved(&self, ended: &[EndedAttempt]) -> bool {
         let is_new = || match &self.stored {
             Some(stored) => stored.record != *self.record || stored.place != self.place,
@@ -48,7 +49,7 @@ pub(super) struct Desk {
     slots: Vec<Slot>,
     by_key: HashMap<Key, usize, RandomState>,
     by_attempt: HashMap<Attempt, usize, RandomState>,
-    /// Changed ones that are ready, and with `--classic` those that somebody has.
+    /// Changed keys that are ready, and below, with `--classic`, those that are out.
     order: BTreeSet<(Rank, usize)>,
     held: BTreeSet<(Rank, usize)>,
     lane: BTreeSet<(i64, usize)>,
@@ -72,7 +73,7 @@ impl Desk {
         self.by_attempt.get(&attempt).copied()
     }
 
-    /// Has a record before the batch; one that it has already stays as it is.
+    /// Puts a record on the desk; one that is already there stays as it is.
     pub(super) fn put(&mut self, stored: Stored) -> usize {
         match self.slot_of(&stored.record.key) {
             Some(slot) => slot,
@@ -121,7 +122,7 @@ impl Desk {
         !is_forgotten && (stored.is_some() || !record.is_new())
     }
 
-    /// How many more records are of a kind, with all that is not saved yet.
+    /// By how many records a kind has grown through changes that are not saved yet.
     pub(super) fn more(&self, is: impl Fn(&Record) -> bool) -> i64 {
         let more = |slot: &Slot| {
             let was = slot.stored.as_ref().is_some_and(|it| is(&it.record));
@@ -130,7 +131,7 @@ impl Desk {
         self.slots.iter().filter(|slot| slot.is_changed).map(more).sum()
     }
 
-    /// Its record is another one by now, and so may its place be; answered.
+    /// A record has changed, and so may its place, which is returned.
     pub(super) fn changed(&mut self, slot: usize, context: &Context) -> Place {
         self.leave(slot);
         let it = &mut self.slots[slot];
@@ -146,7 +147,7 @@ impl Desk {
 
     fn leave(&mut self, slot: usize) {
         let it = &self.slots[slot];
-        // The others are in the store's order.
+        // Unchanged keys are in the store's order.
         if !it.is_changed {
             return;
         }
@@ -177,12 +178,12 @@ impl Desk {
         self.lane.iter().copied()
     }
 
-    /// Changed keys that somebody has (`--classic`).
+    /// Changed keys that are out (`--classic`).
     pub(super) fn held(&self) -> impl Iterator<Item = usize> {
         self.held.iter().map(|(_, slot)| *slot)
     }
 
-    /// That of two keys whose turn comes first.
+    /// Of two keys, the one whose turn comes first.
     pub(super) fn first_of(&self, one: Option<usize>, other: Option<usize>) -> Option<usize> {
         let (Some(one), Some(other)) = (one, other) else {
             return one.or(other);
@@ -194,7 +195,7 @@ impl Desk {
         Some(if rank(one) <= rank(other) { one } else { other })
     }
 
-    /// Whether what the store says of its key is past.
+    /// Whether the store's record of its key is outdated.
     pub(super) fn is_changed(&self, slot: usize) -> bool {
         self.slots[slot].is_changed
     }
@@ -216,7 +217,7 @@ impl Desk {
         self.slots[slot].place
     }
 
-    /// By what the counts change with all that is not saved yet.
+    /// How the counts change with everything that is not saved yet.
     pub(super) fn tally(&self) -> Tally {
         let mut tally = Tally::default();
         for Slot { stored, record, .. } in self.slots.iter().filter(|slot| slot.is_changed) {
@@ -229,13 +230,13 @@ impl Desk {
         tally
     }
 
-    /// What is to be saved, with all keys of attempts that ended; the desk is empty then.
+    /// The changes to save, with all keys of ended attempts; empties the desk.
     pub(super) fn clear(&mut self, ended: &[EndedAttempt]) -> Vec<Change> {
         let slots = std::mem::take(self).slots;
         let mut changes = Vec::with_capacity(slots.len());
         for mut slot in slots.into_iter().filter(|slot| slot.is_to_be_saved(ended)) {
             let key = slot.record.key.clone();
-            // A key that was held and never listed is as if nobody had named it.
+            // A key that was held but never listed is forgotten again.
             let is_known = !slot.is_forgotten && !slot.record.is_new();
             if is_known && slot.was_forgotten {
                 let before = slot.stored.take();

@@ -1,5 +1,5 @@
-//! Which key is handed out: the first of those that the store has next and of those that became ready in this batch; or, as far
-//! as its credit goes, the first of the lane.
+//! Which key is handed out: the first among the store's next keys and those that became ready in this batch; or, while
+//! its credit lasts, the first of the lane.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::records::{From, Outset, Payload, Records, StoreResult};
 use crate::rules::dispatch::{self, Scope};
 use crate::rules::leases;
 
-/// Keys that are stepped over in one batch at most: a request waits for no more.
+/// Most keys that one batch steps over: a request waits for no more.
 pub(super) const LEAVING_MAX: usize = 4_096;
 
 /// What there is for a worker.
@@ -25,7 +25,7 @@ enum Choice {
         is_of_lane: bool,
     },
     Nothing,
-    /// Too many keys were looked at in vain.
+    /// Too many keys turned out to have nothing.
     Later,
 }
 
@@ -67,13 +67,13 @@ impl<S: Records> Batch<'_, S> {
         Ok(!matches!(self.choose(&Scope::All).await?, Choice::Nothing))
     }
 
-    /// A key was looked at in vain; what became of it is saved.
+    /// A key turned out to have nothing; its new state is saved.
     fn pass(&mut self, slot: usize) {
         self.in_vain += 1;
         self.changed(slot);
     }
 
-    /// What the worker of a task is given; `None`: it cannot be read.
+    /// The payload of a task; `None`: it cannot be read.
     async fn payload(&mut self, slot: usize, task: Task) -> StoreResult<Option<String>> {
         let known = known_payload(self.desk.record(slot), task);
         let known = known.or_else(|| self.desk.payload_at_hand(slot, task));
@@ -108,7 +108,8 @@ impl<S: Records> Batch<'_, S> {
                 return Ok(Choice::Nothing);
             };
             let slot = self.whole(slot).await?;
-            // One whose run is going, or whose start was that of a clock that was ahead, is saved where it stands.
+            // A key whose run is being deleted, or whose start was set by a clock that was ahead, is saved at its new
+            // place.
             match dispatch::next_task(self.desk.record(slot), scope, &self.context) {
                 Some(task) => return Ok(Choice::Task { slot, task, is_of_lane }),
                 None => self.pass(slot),
@@ -117,7 +118,7 @@ impl<S: Records> Batch<'_, S> {
         Ok(Choice::Later)
     }
 
-    /// The first key, and whether it is one of the lane.
+    /// The first key, and whether it is from the lane.
     async fn first(&mut self, scope: &Scope) -> StoreResult<Option<(usize, bool)>> {
         let is_fair = self.context.settings.is_fair;
         let credit = Credit::new(self.context.settings.bump_share, self.header.credit);
@@ -132,8 +133,8 @@ impl<S: Records> Batch<'_, S> {
         Ok(self.desk.first_of(first, held).map(|slot| (slot, false)))
     }
 
-    /// Steps over what is in front and has nothing but rows of runs that go, once a batch: to look at each such key, and to save that
-    /// it has nothing, would keep workers waiting for as long as a list is long.
+    /// Steps over keys at the front that have only rows of runs under deletion, once a batch: looking at each such key,
+    /// and saving that it has nothing, would keep workers waiting for the length of the list.
     async fn step_over_leaving(&mut self) -> StoreResult<()> {
         if std::mem::replace(&mut self.ahead.has_stepped, true) {
             return Ok(());
@@ -142,7 +143,7 @@ impl<S: Records> Batch<'_, S> {
             self.memo.leaving = None;
             return Ok(());
         }
-        // What this batch made ready may stand among those that are stepped over.
+        // Keys that this batch made ready may be among those that are stepped over.
         if !self.only_reads {
             self.flush().await?;
         }
@@ -171,7 +172,7 @@ impl<S: Records> Batch<'_, S> {
         Ok(self.desk.first_of(stored, changed))
     }
 
-    /// With `--classic`: the first key that somebody has longer than 12 hours by now.
+    /// With `--classic`: the first key that has been out for more than 12 hours.
     async fn first_held(&mut self, scope: &Scope) -> StoreResult<Option<usize>> {
         let stored = self.first_stored(From::ClassicHeld, scope).await?;
         let first = self.desk.first_of(stored, self.desk.held().next());
@@ -181,7 +182,7 @@ impl<S: Records> Batch<'_, S> {
         Ok(first.filter(|slot| started(*slot).saturating_add(lease) < now))
     }
 
-    /// The first of those that no rule of this batch changed.
+    /// The first of those keys that this batch has not changed.
     async fn first_stored(&mut self, from: From, scope: &Scope) -> StoreResult<Option<usize>> {
         let count = self.ahead.count;
         let looks = &mut self.ahead.looks;
@@ -201,7 +202,7 @@ impl<S: Records> Batch<'_, S> {
         };
         let look = &mut looks[at];
         loop {
-            // One that was changed is in its place among the changed ones, and does not come back.
+            // A changed key has its place among the changed ones, and is not looked at here again.
             while look.next.front().is_some_and(|slot| self.desk.is_changed(*slot)) {
                 look.next.pop_front();
             }
@@ -212,7 +213,7 @@ impl<S: Records> Batch<'_, S> {
             let behind = look.last.and_then(|slot| self.desk.stored(slot)).or(front);
             let next = self.store.next(from, behind, scope, look.count).await?;
             look.is_all = next.len() < look.count;
-            // There are some in vain: more at once.
+            // Some had nothing: load more at once.
             look.count = look.count.max(look.count.saturating_mul(2).min(STEP_KEYS));
             look.next.extend(next.into_iter().map(|stored| self.desk.put(stored)));
             look.last = look.next.back().copied().or(look.last);
@@ -220,11 +221,11 @@ impl<S: Records> Batch<'_, S> {
     }
 }
 
-/// The next keys that a store has, as far as they were looked up, of each kind.
+/// The next keys of the store, as far as they were looked up, by kind.
 #[derive(Debug, Default)]
 pub(super) struct Ahead {
     looks: Vec<Look>,
-    /// What is in front and goes was [stepped over](Batch::step_over_leaving).
+    /// The front was [stepped over](Batch::step_over_leaving) in this batch.
     has_stepped: bool,
     pub(super) count: usize,
 }
@@ -233,7 +234,7 @@ pub(super) struct Ahead {
 struct Look {
     from: From,
     scope: Scope,
-    /// By their places on the desk.
+    /// Their slots on the desk.
     next: VecDeque<usize>,
     last: Option<usize>,
     is_all: bool,
@@ -250,7 +251,7 @@ impl Ahead {
     }
 }
 
-/// The payload of a task that is to be written yet.
+/// The payload of a task that is not written yet.
 fn known_payload(record: &Record, task: Task) -> Option<String> {
     match task {
         Task::Row { fetcher, run } => record.row(fetcher, run)?.payload.clone(),

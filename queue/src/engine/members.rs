@@ -1,7 +1,8 @@
-//! What is a member's own: fetchers, jobs that it sees to, notes. On a queue that daemons share each engine acts for one; in a file what
-//! no relay has is the daemon's. And how members come and go. Who lives, and who may write, is the store's business.
+//! What members own: fetchers, jobs whose leases they keep, notes. On a queue that daemons share, each engine acts for
+//! one; in a file, the daemon owns what no relay has. Also how members come and go. The store decides who is alive, and
+//! who may write.
 //!
-//! What is whose, [`Members`] says; it is read once, and written with the batch.
+//! [`Members`] says who owns what; it is read once, and written with the batch.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,44 +19,45 @@ use crate::record::{FetcherId, Flight, Millis};
 use crate::records::{InFlight, Name, Records, RunState, Stale, StoreResult};
 use shiftboss_protocol::model::{Attempt, UnixSeconds};
 
-/// For whom an engine acts, of several daemons that share a queue.
+/// The daemon that an engine acts for, of several that share a queue.
 #[derive(Debug, Clone)]
 pub struct Own {
-    /// As its [document](MEMBER) is named.
+    /// The name of its [document](MEMBER).
     pub name: Arc<str>,
-    /// How long another one must have been gone, or without a list of a fetcher, for this one to take that over.
+    /// How long another daemon must have been gone, or without a list of a fetcher, before this one takes that fetcher
+    /// over.
     pub takeover: i64,
 }
 
 #[derive(Debug, Clone, Default)]
 pub struct Joined {
-    /// The last one of its name was stopped, or there was none.
+    /// The last daemon of its name was stopped cleanly, or there was none.
     pub was_clean: bool,
     pub input_directory: Option<DirectoryIdentity>,
 }
 
-/// What came of a step of forgetting a member.
+/// The result of one step of forgetting a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Forgetting {
     More,
-    /// All that was known of it is gone, and so many lists and fetchers were its.
+    /// Everything known of it is gone, with this many lists and fetchers.
     Gone {
         lists: u64,
         fetchers: u64,
     },
     Unknown,
-    /// It lives, or was not taken for dead yet.
+    /// It is alive, or not yet taken for dead.
     Lives,
 }
 
-/// What batches did that is not in their answers.
+/// Effects of batches that are not in their answers.
 #[derive(Debug, Default)]
 pub struct News {
-    /// Keys wait that did not: others may have work.
+    /// Keys wait that did not before: other daemons may have work.
     pub has_work: bool,
-    /// A job is seen to here now whose worker was another member's.
+    /// This daemon now keeps a lease that was another member's.
     pub has_lease: bool,
-    /// Fetchers that were taken over, and whose they were.
+    /// Fetchers that were taken over, with their former owners.
     pub taken: Vec<(Arc<str>, String)>,
 }
 
@@ -73,12 +75,13 @@ impl<S: Records> Engine<S> {
         Self { own: Some(own), ..self }
     }
 
-    /// What came of batches since this was asked.
+    /// The effects of batches since the last call.
     pub fn take_news(&mut self) -> News {
         std::mem::take(&mut self.news)
     }
 
-    /// The daemon for which this engine acts joins, or joins anew. What was handed out by calls whose answers nobody heard is undone.
+    /// The daemon that this engine acts for joins, or joins anew. `unheard`: attempts of calls whose answers were lost;
+    /// they are undone.
     pub async fn join(
         &mut self,
         now: Millis,
@@ -89,7 +92,7 @@ impl<S: Records> Engine<S> {
         self.alone(now, async |batch| batch.join(process, &settings, unheard).await).await
     }
 
-    /// This member found that the queue went back to a state that is older than what it had written: whoever looks is to know.
+    /// Notes, for `status`, that this member found the queue in a state older than what it had written.
     pub async fn note_went_back(&mut self, now: Millis) -> StoreResult<()> {
         self.alone(now, async |batch| {
             let (own, now) = (batch.asker.clone(), batch.context.seconds());
@@ -101,7 +104,7 @@ impl<S: Records> Engine<S> {
         .await
     }
 
-    /// What a member sees to is this one's from now on, for that one is gone; so many jobs.
+    /// Takes over the jobs of a member that is gone; returns their number.
     pub async fn adopt(
         &mut self,
         now: Millis,
@@ -112,7 +115,7 @@ impl<S: Records> Engine<S> {
         self.alone(now, async |batch| batch.lose(member, gone, since).await).await
     }
 
-    /// Jobs of a member that is gone wait again, for nobody adopts them; so many.
+    /// Requeues the jobs of a member that is gone, because no daemon adopts them; returns their number.
     pub async fn give_back(
         &mut self,
         now: Millis,
@@ -128,8 +131,8 @@ impl<S: Records> Engine<S> {
         .await
     }
 
-    /// Forgets a member that is gone for good, a bounded number of rows of its lists at once: its fetchers are free then. Jobs of it
-    /// that are out stay out.
+    /// Forgets a member that is gone for good, in steps of a bounded number of its lists' rows: then its fetchers are
+    /// free. Its jobs that are out wait again; in a file, the daemon keeps their leases.
     pub async fn forget_member(
         &mut self,
         now: Millis,
@@ -162,13 +165,13 @@ impl<S: Records> Batch<'_, S> {
         self.memo.members.get_or_insert_default()
     }
 
-    /// What is noted of the member in whose name it is asked, to be changed. `None`: the daemon of a file asks.
+    /// The requesting member's document, to change it. `None`: the requester is the daemon of a file.
     pub(super) fn asking_member(&mut self) -> Option<&mut Member> {
         let asker = self.asker.clone()?;
         self.known_members().get_mut(&asker)
     }
 
-    /// Writes what is another thing by now.
+    /// Writes the documents that have changed.
     pub(super) async fn flush_members(&mut self) -> StoreResult<()> {
         for (name, text) in self.known_members().take_changes() {
             self.store.note(name, text).await?;
@@ -198,7 +201,8 @@ impl<S: Records> Batch<'_, S> {
         Ok(Joined { was_clean, input_directory: input })
     }
 
-    /// Whoever adopted it meanwhile; but a relay that asks again is answered as the first time.
+    /// Undoes it even if another daemon has adopted it meanwhile. But a relay's is left, because the relay asks again
+    /// and gets the first answer.
     async fn undo_unheard(&mut self, attempt: Attempt) -> StoreResult<()> {
         let Some(slot) = self.slot_of_flight(attempt).await? else { return Ok(()) };
         let record = self.desk.record(slot);
@@ -217,7 +221,7 @@ impl<S: Records> Batch<'_, S> {
         members.is_some_and(|member| member.drains_since.is_some())
     }
 
-    /// False: a queue with one daemon is paused.
+    /// False if the queue has one daemon: then the queue is paused instead.
     pub(super) fn drain(&mut self, drains: bool) -> bool {
         let now = self.context.seconds();
         let Some(own) = self.own.map(|own| own.name.clone()) else { return false };
@@ -226,7 +230,7 @@ impl<S: Records> Batch<'_, S> {
         true
     }
 
-    /// Takes a fetcher that is the asker's own, or free. Else it says whose it is, for people.
+    /// Takes a fetcher that is the requester's own, or free. Otherwise returns whose it is, as a text for people.
     pub(super) fn take_fetcher(&mut self, fetcher: &Arc<str>) -> Option<String> {
         let asker = self.asker.clone();
         let owner = self.known_members().owner(fetcher).cloned();
@@ -242,7 +246,7 @@ impl<S: Records> Batch<'_, S> {
         if has_runs && let Some(owner) = owner {
             self.news.taken.push((fetcher.clone(), members::shown(&owner)));
         }
-        // What others read of it is read anew.
+        // Lists that other daemons have read are read anew.
         for run in self.runs_of(fetcher) {
             let state = self.header.runs.change(run);
             let RunState { since, deleting, reading, .. } = *state;
@@ -252,7 +256,8 @@ impl<S: Records> Batch<'_, S> {
         None
     }
 
-    /// Whether a fetcher may be taken that is not the asker's: its owner is gone, or has no list of it, for as long as this daemon waits.
+    /// Whether another member's fetcher may be taken: its owner has been gone, or without a list of it, for as long as
+    /// this daemon waits.
     fn is_free(&self, owner: Option<&Arc<str>>, fetcher: &str) -> bool {
         let (Some(own), Some(members)) = (self.own, &self.memo.members) else { return true };
         let before = self.context.seconds().saturating_sub(own.takeover);
@@ -286,7 +291,7 @@ impl<S: Records> Batch<'_, S> {
         !self.runs_of(fetcher).is_empty()
     }
 
-    /// A run of it is gone: others may have it in a while, if it was the last one.
+    /// A run of the fetcher is gone: if it was the last one, other daemons may take the fetcher after a while.
     pub(super) fn leave_fetcher(&mut self, fetcher: FetcherId) {
         let name = self.context.fetcher(fetcher);
         if self.own.is_some() && !self.has_runs(&name) {
@@ -300,15 +305,15 @@ impl<S: Records> Batch<'_, S> {
         owner == self.asker.as_ref()
     }
 
-    /// Whether it is the asker who sees to the job that is out.
+    /// Whether the requester keeps the lease of the job that is out.
     pub(super) fn sees_to(&self, slot: usize) -> bool {
         let flight = self.desk.record(slot).flight.as_ref();
         let is_its = |it: &Flight| self.has_job(it.owner.as_ref(), it.holder.is_none());
         flight.is_some_and(is_its)
     }
 
-    /// Whether a job of this owner is the asker's to see to. Nobody adopts a classic one, whose worker may end it at its own daemon still:
-    /// while that is gone, each daemon has an eye on it.
+    /// Whether the requester keeps the lease of a job with this owner. A classic job is not adopted, because its worker
+    /// may still end it at its own daemon: while that daemon is gone, every daemon watches its lease.
     pub(super) fn has_job(&self, owner: Option<&Arc<str>>, is_classic: bool) -> bool {
         let is_gone = |owner: &Arc<str>| {
             let member = self.memo.members.as_ref().and_then(|members| members.get(owner));
@@ -318,7 +323,8 @@ impl<S: Records> Batch<'_, S> {
         owner == self.asker.as_ref() || is_own && is_classic && owner.is_none_or(is_gone)
     }
 
-    /// It is the asker who has the job of a record, or heard of its worker, and sees to it from now on; but for a classic worker of a relay's.
+    /// The requester has handed out a record's job, or heard from its worker, and keeps its lease from now on. For a
+    /// relay's classic worker, the daemon does.
     pub(super) fn see_to(&mut self, slot: usize) {
         let asker = self.asker.clone();
         let own = self.own.map(|own| own.name.clone());
@@ -344,7 +350,7 @@ impl<S: Records> Batch<'_, S> {
         Ok(slots.filter(is_its).collect())
     }
 
-    /// A member does not act any more, and what it saw to is this daemon's; so many jobs.
+    /// A member no longer acts, and its jobs become this daemon's; returns their number.
     pub(super) async fn lose(
         &mut self,
         member: &Arc<str>,
@@ -386,7 +392,7 @@ impl<S: Records> Batch<'_, S> {
         self.forget_lanes(member).await?;
         self.forget_notes(member).await?;
         match self.own {
-            // It is the daemon's of a file.
+            // They belong to the daemon of a file.
             None => self.lose(member, Gone::Stopped, 0).await?,
             Some(_) => self.give_back(member).await?,
         };

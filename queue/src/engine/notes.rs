@@ -1,5 +1,5 @@
-//! What a daemon notes beside the queue, in the batch's transaction: its input directory, files that it rejected, the fetchers that it
-//! runs. What a [member](super::members) notes of itself is apart from it.
+//! What a daemon notes beside the queue, in the batch's transaction: its input directory, files that it rejected, the
+//! fetchers that it runs. Notes of [members](super::members) about themselves are separate.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::records::{Records, StoreResult};
 use shiftboss_protocol::answers::FetcherRecord;
 
 impl<S: Records> Batch<'_, S> {
-    /// A document by its name; one that somebody edited into nonsense is none.
+    /// A document by its name; `None`, too, if it cannot be parsed, because it was edited by hand.
     pub(super) async fn document<T: DeserializeOwned>(
         &mut self,
         kind: &Kind<T>,
@@ -33,12 +33,12 @@ impl<S: Records> Batch<'_, S> {
         let name = |of: &str| FETCHER.of(&documents::own(member, of));
         let found = self.store.documents(&name("")).await?.into_iter();
         let read = |(at, text): (String, String)| Some((FETCHER.read(&at, &text)?.1, at));
-        // A daemon of another name may begin alike.
+        // Another daemon's name may have the same prefix.
         let own = found.filter_map(read).filter(|(it, at)| *at == name(&it.name));
         Ok(own.map(|(it, at)| (at, it)).collect())
     }
 
-    /// Who asks, of several daemons and their relays.
+    /// The requester, of several daemons and their relays.
     fn member(&self) -> Option<Arc<str>> {
         self.asker.clone().filter(|_| self.own.is_some())
     }
@@ -47,7 +47,7 @@ impl<S: Records> Batch<'_, S> {
         FETCHER.of(&documents::own(self.member().as_deref(), name))
     }
 
-    /// What a member noted that is not in its own document goes.
+    /// Deletes a member's notes outside its own document.
     pub(super) async fn forget_notes(&mut self, member: &str) -> StoreResult<()> {
         if self.own.is_none() {
             return Ok(());

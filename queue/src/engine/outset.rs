@@ -1,4 +1,4 @@
-//! What a batch is going to ask for, read off its operations: a store finds that in one step.
+//! What a batch will ask for, derived from its operations: a store finds that in one step.
 
 use crate::operation::{
     AddRows, AddTask, Bump, CancelTasks, Complete, CompleteAttempt, Expire, Forget, Heartbeat,
@@ -16,7 +16,8 @@ pub(super) fn of(batch: &[Operation]) -> Outset {
     outset
 }
 
-/// It only reads, and what it finds is not noted either, as of [jobs that a clock that was ahead handed out](crate::rules::leases).
+/// It only reads, and does not note its findings either, unlike for [jobs handed out while a clock was
+/// ahead](crate::rules::leases).
 fn saves_nothing(operation: &Operation) -> bool {
     match operation {
         Operation::Relayed(it) => it.operations.iter().all(saves_nothing),
@@ -31,17 +32,17 @@ fn note(operation: &Operation, outset: &mut Outset) {
         |key: &shiftboss_protocol::model::Key| outset.names.push(Name::Key(key.clone()));
     match operation {
         Op::Dispatch(_) => outset.next += 1,
-        // Looks that each daemon has again and again are in no other one's way.
+        // Looks that each daemon repeats often must not block other daemons.
         Op::HasWork(_) | Op::NextHoldEnd(_) => {}
         Op::CompleteAttempt(CompleteAttempt { attempt, .. })
         | Op::Release(Release(attempt))
         | Op::Heartbeat(Heartbeat(attempt))
         | Op::Expire(Expire(attempt))
         | Op::Undo(Undo { attempt, .. }) => outset.names.push(Name::Attempt(*attempt)),
-        // A key that nobody knows is not made known by it.
+        // It does not make an unknown key known.
         Op::Complete(Complete { key, .. }) => of_key(key),
         Op::Relayed(it) => {
-            // No other daemon may carry the same number out beside it.
+            // No other daemon may carry out the same number at the same time.
             outset.is_alone |= !operation.only_reads();
             it.operations.iter().for_each(|operation| note(operation, outset));
         }

@@ -1,4 +1,5 @@
-//! What is asked of a queue as a whole: what is out, which runs there are, why there is nothing to do. Answered from counts.
+//! Questions about the queue as a whole: what is out, which runs there are, why there is nothing to do. Answered from
+//! counts.
 
 use shiftboss_protocol::model::{Attempt, IDLE_COUNT_MAX, Idle, Run};
 
@@ -12,7 +13,7 @@ use crate::records::{InFlight, Records, RunState, Stale, StoreResult};
 use crate::rules;
 
 impl<S: Records> Batch<'_, S> {
-    /// By run, with all that is not saved yet.
+    /// Counts by run, with everything that is not saved yet.
     pub(super) fn counts(&self) -> Tally {
         let mut counts = self.header.counts.clone();
         counts.merge(&self.desk.tally());
@@ -29,7 +30,7 @@ impl<S: Records> Batch<'_, S> {
         self.count_keys(|counts| counts.bumped, |record| record.extras.bump.is_some())
     }
 
-    /// Those that were counted, and what came since.
+    /// The stored count, plus unsaved changes.
     fn count_keys(&self, of: impl Fn(&Counts) -> i64, is: impl Fn(&Record) -> bool) -> usize {
         let saved = self.header.counts.0.get(&OF_KEYS).map_or(0, of);
         usize::try_from(saved.saturating_add(self.desk.more(is))).unwrap_or(0)
@@ -50,7 +51,7 @@ impl<S: Records> Batch<'_, S> {
         }
     }
 
-    /// So many jobs are out; of a member, those that it sees to.
+    /// The number of jobs that are out; for a member, of those whose leases it keeps.
     pub(super) async fn count_in_flight(&mut self) -> StoreResult<u64> {
         if self.asker.is_none() {
             return self.count_all_in_flight().await;
@@ -60,7 +61,7 @@ impl<S: Records> Batch<'_, S> {
         Ok(flights.filter(|it| it.owner == self.asker).count() as u64)
     }
 
-    /// Under `--classic` a classic one is out for the length of its lease.
+    /// Under `--classic` a classic job is out for the length of its lease.
     async fn count_all_in_flight(&mut self) -> StoreResult<u64> {
         if self.context.settings.is_fair {
             return Ok(sum(self.counts().0.values().map(|it| it.in_flight)));
@@ -72,8 +73,8 @@ impl<S: Records> Batch<'_, S> {
         Ok(flights.filter(|it| it.lease_seconds.is_some() || !is_over(it.started)).count() as u64)
     }
 
-    /// What is out that the asker sees to, and how many seconds each has: a leased one from its last sign of life, a classic one from
-    /// its start. Under `--classic` classic jobs have no lease.
+    /// The requester's attempts that are out, with their leases in seconds: from the last sign of life of a leased one,
+    /// from the start of a classic one. Under `--classic` classic jobs have no lease.
     pub(super) async fn leases(&mut self) -> StoreResult<Vec<(Attempt, u32)>> {
         self.flush().await?;
         let length = self.context.settings.lease_seconds.saturating_mul(1_000);
@@ -96,7 +97,8 @@ impl<S: Records> Batch<'_, S> {
         Ok(leases)
     }
 
-    /// From when on the lease of a classic job counts: its start, or, if a clock that was ahead handed it out, when that is seen first.
+    /// When the lease of a classic job begins: at its start or, if it was handed out by a clock that was ahead, when
+    /// that is first noticed.
     async fn classic_start(&mut self, it: &InFlight) -> StoreResult<Millis> {
         if it.started <= self.context.now {
             return Ok(it.started);
@@ -120,7 +122,7 @@ impl<S: Records> Batch<'_, S> {
         }
     }
 
-    /// The asker's own.
+    /// The requester's own runs.
     pub(super) fn runs(&self) -> Vec<StoredRun> {
         let tally = self.desk.tally();
         let runs = self.header.runs.iter();
@@ -147,7 +149,7 @@ impl<S: Records> Batch<'_, S> {
     }
 }
 
-/// What is written by hand may be less than nothing.
+/// Counts edited by hand may be negative.
 fn sum(counts: impl Iterator<Item = i64>) -> u64 {
     counts.map(|it| u64::try_from(it).unwrap_or(0)).fold(0, u64::saturating_add)
 }

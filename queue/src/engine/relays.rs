@@ -1,5 +1,5 @@
-//! What relays ask, in the batch's transaction: to join, and batches of their own, each carried out once and in the relay's name.
-//! What is a relay's own is any [member](super::members)'s.
+//! Requests of relays, in the batch's transaction: joining, and batches of their own, each carried out once and in the
+//! relay's name. What a relay owns is handled as any [member](super::members)'s.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -17,17 +17,17 @@ use crate::operation::{
 };
 use crate::records::{Records, Stale, StoreResult};
 
-/// The numbers of lanes: of batches, and of ranges.
+/// The lanes that number batches; the others number ranges.
 const OF_BATCHES: [u8; 2] = [Lane::Jobs as u8, Lane::Lists as u8];
 const OF_RANGES: Range<u8> = 16..16 + RANGES;
 
-/// A relay's lane, as it is named.
+/// The name of a relay's lane.
 fn lane(relay: &str, number: u8) -> String {
     format!("{}/{number}", RELAY.whose(relay))
 }
 
 impl<S: Records> Batch<'_, S> {
-    /// Which queue it is. Made when it is asked for first.
+    /// The identity of this queue. Made when it is first asked for.
     pub(super) async fn installation(&mut self) -> StoreResult<Arc<str>> {
         let name = INSTALLATION.name();
         if let Some(known) = self.document(&INSTALLATION, name).await? {
@@ -48,14 +48,14 @@ impl<S: Records> Batch<'_, S> {
         let now = self.context.seconds();
         let is_another = self.known_members().join_relay(&it, now);
         let name: Arc<str> = RELAY.of(&it.name).into();
-        // Another process counts its batches anew, and each one its rows with each epoch.
+        // A new process numbers its batches anew, and its rows are numbered anew with each epoch.
         let of_batches = OF_BATCHES.into_iter().filter(|_| is_another);
         for number in of_batches.chain(OF_RANGES) {
             self.forget_lane(&name, number).await?;
         }
         let relay = self.known_members().get(&name).cloned().unwrap_or_default();
         if is_another {
-            // Its files may have changed since the last process read rows that their positions are not behind.
+            // Its files may have changed since the last process read rows beyond their stored positions.
             let runs: Vec<_> = relay.fetchers.iter().flat_map(|it| self.runs_of(it)).collect();
             for run in runs {
                 let state = self.header.runs.change(run);
@@ -100,7 +100,7 @@ impl<S: Records> Batch<'_, S> {
         Ok(relays)
     }
 
-    /// A relay's batch, if its number is a new one; else what it was answered.
+    /// Carries out a relay's batch if its number is new; else returns its earlier answer.
     pub(super) async fn relayed(&mut self, it: Relayed) -> StoreResult<RelayAnswer> {
         let Relayed { epoch, lane, number, operations } = it;
         let Some(relay) = self.known_members().acting(epoch) else {
@@ -112,7 +112,7 @@ impl<S: Records> Batch<'_, S> {
         if is_numbered || operations.is_empty() {
             let last = self.document(&RELAY_LANE, &RELAY_LANE.of(&lane)).await?.unwrap_or_default();
             if operations.is_empty() && number > last.number {
-                // What it was answered is not in this queue: a backup was restored.
+                // This queue does not have the answers that the relay got: a backup was restored.
                 return Ok(RelayAnswer::Lost);
             }
             if is_numbered && number <= last.number {
@@ -175,8 +175,9 @@ impl<S: Records> Batch<'_, S> {
         Ok(if is_stored { RowsAnswer::Stored } else { it.rejected() })
     }
 
-    /// Adds rows that are read on, and leaves the run's position where it is: until that moves, the run is stale for whoever
-    /// registers it next, for its file may not have these rows any more. False: the run is not known, or goes.
+    /// Adds further rows of a run, and leaves the run's position where it is. Until that moves, the run is stale for
+    /// its next registration, because its file may no longer have these rows. False: the run is unknown, or under
+    /// deletion.
     async fn add_further_rows(&mut self, run: &Run, rows: Vec<Row>) -> StoreResult<bool> {
         let Some(run) = self.growing(run) else {
             return Ok(false);

@@ -1,4 +1,4 @@
-//! Runs of fetchers: registered, read, pruned, deleted. Their rows are their keys'.
+//! Runs of fetchers: registered, read, pruned, deleted. Their rows are in the records of keys.
 
 use std::sync::Arc;
 
@@ -13,17 +13,18 @@ use crate::record::FetcherId;
 use crate::records::{KeyId, Records, RunState, Stale, StoreResult, Stored};
 use crate::rules::lists;
 
-/// Lines that are appended to a list wait since the begin of the ten minutes in which they come, so that those of one time are
-/// scrambled by jitter.
+/// Lines appended to a list wait since the start of the ten-minute period in which they come, so that jitter scrambles
+/// lines of the same period.
 const APPENDED_TOGETHER: i64 = 600_000_000;
 
-/// How far the front of the order was gone over for a run that is to be deleted.
+/// How far the front of the order was searched for a run that will be deleted.
 #[derive(Debug)]
 pub(super) struct Walk {
     run: (FetcherId, i64),
-    /// The last key that has nothing but rows of this run, or of others that go, as all before it.
+    /// The last key that, like all before it, has only rows of this run, or of others under deletion.
     pub(super) last: Option<Stored>,
-    /// Another key came before that one. To begin anew each time might never end, so the requests go over what is left.
+    /// Another key has come before that one. Starting over each time might never end, so the requests step over the
+    /// rest.
     pub(super) is_lost: bool,
 }
 
@@ -53,7 +54,7 @@ impl<S: Records> Batch<'_, S> {
         if state.deleting {
             return Err(Rejected(format!("run {run} is being deleted")));
         }
-        // Whoever asks reads on from the position.
+        // The requester reads on from the position.
         state.stale = state.stale.for_the_next();
         let state = state.clone();
         Ok(Registered::Run(self.stored_run(id, &state, &self.desk.tally())))
@@ -69,20 +70,20 @@ impl<S: Records> Batch<'_, S> {
         let last = self.header.fetchers.keys().last().map_or(0, |id| id.0);
         let id = FetcherId(last.checked_add(1).ok_or_else(|| used_up("fetchers"))?);
         self.memo.names.insert(name.clone(), id);
-        // Nobody else has the map then, so it need not be copied.
+        // Then this is the only reference to the map, so that it need not be copied.
         self.context.fetchers = Arc::default();
         self.header.name_fetcher(id, name.clone());
         self.context.fetchers = self.header.fetchers.clone();
         Ok(id)
     }
 
-    /// A run that is known, and the asker's own.
+    /// A known run of the requester's own.
     fn known(&self, run: &Run) -> Option<(FetcherId, i64)> {
         let id = (self.fetcher(&run.fetcher)?, run.started);
         (self.header.runs.contains_key(&id) && self.is_own(&run.fetcher)).then_some(id)
     }
 
-    /// Likewise, and not on its way out of the queue.
+    /// Likewise, and not under deletion.
     pub(super) fn growing(&self, run: &Run) -> Option<(FetcherId, i64)> {
         self.known(run).filter(|run| !self.context.going.contains(run))
     }
@@ -96,7 +97,7 @@ impl<S: Records> Batch<'_, S> {
         Ok(Ok(()))
     }
 
-    /// Adds lines of a run, as they are read now.
+    /// Adds lines of a run to the present reading.
     pub(super) async fn add_lines(
         &mut self,
         run: (FetcherId, i64),
@@ -148,11 +149,11 @@ impl<S: Records> Batch<'_, S> {
         Ok(!is_last)
     }
 
-    /// Whether a run is marked; else that is to be asked again. Before, its rows are handed out until it is known where the order
-    /// begins without them: so no request waits while a million of them are gone over.
+    /// Whether the run is marked; if not, ask again. Until then its rows are still handed out, while steps find where
+    /// the order begins without them: so no request waits while a million of them are searched.
     pub(super) async fn begin_deletion(&mut self, run: &Run) -> StoreResult<bool> {
         let Some(run) = self.known(run) else { return Ok(true) };
-        // A few of them are stepped over at once by whoever asks.
+        // Few rows are simply stepped over by the next request.
         let rows = self.header.counts.0.get(&run).map_or(0, |it| it.rows);
         let is_small = usize::try_from(rows).unwrap_or(0) <= LEAVING_MAX;
         let is_known = is_small || self.context.going.contains(&run) || !self.walk(run).await?;
@@ -163,13 +164,14 @@ impl<S: Records> Batch<'_, S> {
     }
 
     fn mark(&mut self, run: (FetcherId, i64)) {
-        // Nobody else has the set then, so it need not be copied.
+        // Then this is the only reference to the set, so that it need not be copied.
         self.context.going = Arc::default();
         self.header.runs.begin_deletion(run);
         self.context.going = self.header.runs.going();
     }
 
-    /// Goes on over the keys in front that have nothing but rows of this run, or of others that go; whether there may be more.
+    /// Continues the search over the front keys that have only rows of this run, or of others under deletion; returns
+    /// whether there may be more.
     async fn walk(&mut self, run: (FetcherId, i64)) -> StoreResult<bool> {
         self.flush().await?;
         let known = self.memo.walk.take().filter(|it| it.run == run);
@@ -209,7 +211,7 @@ impl<S: Records> Batch<'_, S> {
         Ok(gone)
     }
 
-    /// A run goes that has no rows.
+    /// Removes a run that has no rows.
     pub(super) fn remove_run(&mut self, run: (FetcherId, i64)) {
         self.context.going = Arc::default();
         self.header.runs.remove(run);
@@ -218,7 +220,7 @@ impl<S: Records> Batch<'_, S> {
         self.leave_fetcher(run.0);
     }
 
-    /// So many rows of the run were deleted.
+    /// Deletes rows of the run; returns how many.
     pub(super) async fn delete_rows(
         &mut self,
         run: (FetcherId, i64),
@@ -238,7 +240,7 @@ impl<S: Records> Batch<'_, S> {
     }
 }
 
-/// Notes how far a run's file was read; false, and nothing is noted: the rows do not follow what was read before.
+/// Notes how far a run's file was read. False: nothing is noted, because the rows do not follow what was read before.
 fn read_on(state: &mut RunState, batch: &RowBatch) -> bool {
     let position = state.position.as_deref().and_then(Position::parse);
     let (at, to) = (position.map_or(0, |it| it.offset), batch.position.offset);
@@ -248,7 +250,7 @@ fn read_on(state: &mut RunState, batch: &RowBatch) -> bool {
     if !(follows && has_rows) {
         return false;
     }
-    // A file that is read from the start again has its faulty lines counted again.
+    // If a file is read from the start again, its faulty lines are counted anew.
     let before = if is_onward && at <= to { state.skipped } else { 0 };
     state.skipped = before.saturating_add(batch.skipped).min(i64::MAX.unsigned_abs());
     (state.complete, state.position) = (batch.complete, Some(batch.position.text()));

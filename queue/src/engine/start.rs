@@ -1,4 +1,4 @@
-//! A daemon begins with a queue, and ends: what it notes of itself, and what of the queue depends on its rules.
+//! The start and stop of a daemon: what it notes of itself, and what in the queue depends on its rules.
 
 use shiftboss_protocol::model::Attempt;
 
@@ -10,10 +10,11 @@ use crate::records::{From, Records, StoreResult};
 use crate::rules::dispatch::Scope;
 
 impl<S: Records> Engine<S> {
-    /// A daemon begins, before anything else is asked. Where keys stand is derived anew if the last one had other rules. What was
-    /// noted of rejected files goes, for it finds out for itself; and a pause under `--classic`, where nobody could end it.
+    /// A daemon starts, before any other request. Keys' places are derived anew if the last daemon had other rules.
+    /// Notes of rejected files are deleted, because the daemon makes its own; and a pause under `--classic` ends,
+    /// because nothing could end it there.
     pub async fn start(&mut self, now: Millis, daemon: &Daemon) -> StoreResult<()> {
-        // Carries out what others edited, all of it.
+        // Carries out all edits by other programs.
         while {
             self.apply(now, Vec::new()).await?;
             self.take_edited()
@@ -27,9 +28,9 @@ impl<S: Records> Engine<S> {
         self.alone(now, async |it| it.note_start(daemon).await).await
     }
 
-    /// The daemon was stopped: the next one need not look for damage.
+    /// The daemon was stopped cleanly: the next one need not look for damage.
     pub async fn stop(&mut self) -> StoreResult<()> {
-        // Time is nothing to it.
+        // It does not depend on the time.
         self.alone(0, async |it| {
             let noted = it.document(&DAEMON, DAEMON.name()).await?.unwrap_or_default();
             it.note(&DAEMON, DAEMON.of(""), &Daemon { running: None, ..noted }).await
@@ -39,12 +40,13 @@ impl<S: Records> Engine<S> {
 }
 
 impl<S: Records> Batch<'_, S> {
-    /// Whether places are to be derived anew: those that there are were by other rules.
+    /// Whether places must be derived anew: the present ones are by other rules.
     ///
-    /// An older state of the queue may have come back, a backup, say, or it was begun anew, and numbers behind its last one may be
-    /// out: none of them is handed out again, for from each start on they are above the clock's microseconds.
+    /// The queue may have been restored from a backup, or begun anew, while attempts with numbers above its last one
+    /// are still out. None of these numbers is given again, because from each start on they are above the clock's
+    /// microseconds.
     async fn begin(&mut self, policy: Policy) -> StoreResult<bool> {
-        // Daemons that share a queue have the store see to that.
+        // For daemons that share a queue, the store does this.
         if self.own.is_none() {
             let micros = self.context.now.saturating_mul(1_000);
             self.context.last_attempt = self.context.last_attempt.max(Attempt(micros));
@@ -64,7 +66,7 @@ impl<S: Records> Batch<'_, S> {
         self.note(&DAEMON, DAEMON.of(""), daemon).await
     }
 
-    /// Derives the places of some more keys; whether there are more.
+    /// Derives the places of some more keys; returns whether there are more.
     async fn derive_places(&mut self) -> StoreResult<bool> {
         let behind = self.memo.derived.take();
         let next = self.store.next(From::All, behind.as_ref(), &Scope::All, STEP_KEYS).await?;

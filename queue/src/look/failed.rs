@@ -1,7 +1,8 @@
 //! Tasks that failed, and are not due by themselves: the longest part of the question of `tasks`.
 //!
-//! First come those whose attempts are kept, back from the last end; then, for their ends are longer ago, keys of whose last attempt
-//! only the record tells, and single tasks. What a store leaves out is what cannot be; the record is asked about all else.
+//! First come those whose attempts are kept, back from the last end; then those that ended longer ago: keys whose last
+//! attempt is known only from the record, and single tasks. A store leaves out only what cannot be failed; the record
+//! decides the rest.
 
 use std::collections::HashSet;
 
@@ -24,7 +25,7 @@ impl<S: Listings> Look<'_, S> {
         self.failed_singles(listing, &met).await
     }
 
-    /// Says which single tasks there were.
+    /// Returns which single tasks it met.
     async fn failed_attempts(&mut self, listing: &mut Listing) -> Result<HashSet<i64>, S::Error> {
         let (mut before, mut met) = (i64::MAX, HashSet::new());
         let since = listing.since.saturating_mul(1_000);
@@ -71,7 +72,7 @@ impl<S: Listings> Look<'_, S> {
         Ok(())
     }
 
-    /// How their keys ended last is all that is known of them.
+    /// All that is known of them is how their keys ended last.
     async fn failed_singles(
         &mut self,
         listing: &mut Listing,
@@ -96,8 +97,8 @@ impl<S: Listings> Look<'_, S> {
         record.row_state(row, &self.context) == RowState::Dispatched
     }
 
-    /// Lists a task that ended so, if it failed, is not due by itself, and is wanted. A single task may have failed though its key did
-    /// not.
+    /// Lists a task with this end, if it failed, is not due again by itself, and is asked for. A single task may have
+    /// failed even if its key did not.
     fn push_failed(&self, listing: &mut Listing, record: &Record, task: Task, end: Option<Ended>) {
         let Some(Ended { exit_code, finished }) = end else { return };
         let has_failed = match task {

@@ -1,4 +1,4 @@
-//! Keys that are looked for by how they begin, those that are held, and how long keys wait: what is asked beside `why` and `queue`.
+//! Keys by prefix, held keys, and how long keys wait: questions besides `why` and `queue`.
 
 use std::ops::Bound::{Excluded, Included};
 
@@ -10,10 +10,10 @@ use crate::record::{FetcherId, Record, Singles};
 use crate::sums::total;
 use shiftboss_protocol::answers::{Found, HeldKey, HeldKeys, Hold, LastStarts};
 
-/// Held keys that can be asked for at once.
+/// Most held keys that one question returns.
 const HELD_MAX: usize = 10_000;
 
-/// What of a record holds its key.
+/// The part of a record that holds its key.
 type Holds = fn(&Record, &Context) -> Option<Hold>;
 
 impl<S: Listings> Look<'_, S> {
@@ -40,7 +40,7 @@ impl<S: Listings> Look<'_, S> {
         Ok(HeldKeys { keys, truncated })
     }
 
-    /// Which keys are chosen by chance has nothing to do with when they ran, whatever the order of the lists.
+    /// The random choice of keys does not depend on when they ran, whatever the order of the lists.
     pub(super) async fn last_starts(&mut self) -> Result<LastStarts, S::Error> {
         let runs = self.head.header.counts.0.iter();
         let runs = runs.filter(|(run, _)| !self.context.going.contains(run));
@@ -58,7 +58,7 @@ impl<S: Listings> Look<'_, S> {
         Ok(LastStarts { started, is_all })
     }
 
-    /// How many of the newest lists have it; single tasks are one.
+    /// How many of the newest lists have it; single tasks count as one list.
     fn lists_of(&self, record: &Record) -> usize {
         let runs = &self.head.header.runs;
         let is_newest = |fetcher: FetcherId, run: i64| {

@@ -1,7 +1,7 @@
-//! Attempts that ended: what `log` asks, and how the tasks of a key ended.
+//! Attempts that ended: the answer to `log`, and how the tasks of a key ended.
 //!
-//! All of them are read along their ends. Those of one key are a chain, which begins at its last one. So neither depends on how many
-//! attempts are kept.
+//! A listing of all is read along their ends. The attempts of one key form a chain that begins at its last one. So the
+//! cost of neither depends on how many attempts are kept.
 
 use std::collections::HashMap;
 
@@ -13,9 +13,9 @@ use crate::reader::EndedAttempts;
 use crate::record::{Record, Task};
 use shiftboss_protocol::answers::{self, Ends, Log};
 
-/// Attempts that can be asked for at once.
+/// Most attempts that one question returns.
 const LOG_MAX: usize = 10_000;
-/// Attempts of a key that are looked at for how one of its tasks ended.
+/// Most attempts of a key that are searched for the end of one of its tasks.
 const CHAIN_MAX: usize = 1_000;
 
 /// How a task ended last.
@@ -60,7 +60,7 @@ impl<S: Listings> Look<'_, S> {
             Some(among) => self.store.floor(before, among).await?,
             None => None,
         };
-        // Nobody has a name that is not known.
+        // An unknown fetcher has no attempts.
         if fetcher == Some(None) {
             return Ok(Log { attempts: Vec::new(), looked_to });
         }
@@ -123,8 +123,8 @@ impl<S: Listings> Look<'_, S> {
         Ok(Ends { upto: attempts.last().map_or(after, |last| last.ended), attempts, is_kept })
     }
 
-    /// How a task ended with its last attempt. The record has the last word on the last of all, and the only one on a key of which
-    /// no attempt is known.
+    /// How a task ended with its last attempt. For the key's last attempt the record decides; for a key without known
+    /// attempts it is the only source.
     pub(super) async fn end_of(
         &mut self,
         record: &Record,
@@ -138,7 +138,7 @@ impl<S: Listings> Look<'_, S> {
         Ok(kept.filter(|it| it.attempt.task == task).and_then(|it| done(&it)))
     }
 
-    /// How single tasks of the key ended, by number, as far as its last attempts tell.
+    /// How single tasks of the key ended, by number, as far as its last attempts show.
     pub(super) async fn ends_of_singles(
         &mut self,
         record: &Record,
@@ -153,12 +153,12 @@ impl<S: Listings> Look<'_, S> {
     }
 }
 
-/// How a task ended with an attempt that is kept.
+/// How a task ended, by an attempt that is kept.
 pub(super) fn end_in(record: &Record, end: &End) -> Option<Ended> {
     last_end(record, end.attempt.attempt).or_else(|| done(end))
 }
 
-/// What the record says of its last attempt.
+/// How the record's last attempt ended.
 fn last_end(record: &Record, attempt: Attempt) -> Option<Ended> {
     let is_last = record.last_attempt.0 == 0 || attempt == record.last_attempt;
     let last = record.last.filter(|_| is_last)?;

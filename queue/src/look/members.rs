@@ -1,5 +1,5 @@
-//! Who keeps a queue, as `status` shows it: its daemons, relays, the fetchers that daemons run, input directories, and files there that
-//! were rejected. A queue in a file has one daemon, which notes all that under no name of its own.
+//! Who keeps a queue, for `status`: its daemons, relays, the fetchers that daemons run, input directories, and rejected
+//! files there. A queue in a file has one daemon, whose notes have no member's name.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -12,12 +12,13 @@ use shiftboss_protocol::answers::{
     DaemonState, DaemonStatus, FetcherRecord, RejectedFile, RelayStatus,
 };
 
-/// A daemon that was not heard of for so many seconds is shown as silent, whether the others took it for dead or not.
+/// A daemon that was not heard from for this many seconds is shown as silent, whether the others take it for dead or
+/// not.
 const SILENT_SECONDS: i64 = 5;
 
 /// See the module.
 pub(super) struct Keepers {
-    /// The input directory is lost: that of the daemon that joined last.
+    /// The lost input directory of the daemon that joined last.
     pub(super) lost: Option<Lost>,
     pub(super) fetchers: Vec<FetcherRecord>,
     pub(super) rejected: Vec<RejectedFile>,
@@ -98,7 +99,7 @@ impl<S: Listings> Look<'_, S> {
                 (None, Some(since)) => (DaemonState::Draining, since),
                 (None, None) => (DaemonState::Running, it.started),
             };
-            // Which one it is, the machine's name, and its input directory.
+            // Its identity, the machine's name, and its input directory.
             let mut words = it.process.splitn(3, ' ').skip(1);
             let mut word = || words.next().filter(|it| !it.is_empty()).map(str::to_owned);
             let (host, input_dir) = (word(), word());
@@ -138,7 +139,8 @@ fn managed_fetchers(
     fetchers
 }
 
-/// What a daemon rejected that is gone may not be there any more. Those of relays are counted.
+/// Files that were rejected by a daemon that is gone are left out, because they may be gone, too. Those of relays are
+/// only counted.
 fn rejected(
     notes: &[Document],
     members: &BTreeMap<String, Member>,
@@ -159,8 +161,8 @@ fn rejected(
     rejected
 }
 
-/// What is shown of a fetcher that a daemon runs: one that was broken off and is still to be done is not on; one that
-/// was begun since the input directory is lost waits for it.
+/// How a managed fetcher is shown: one that was broken off and must run again is not running; one that was begun since
+/// the input directory was lost waits for it.
 fn managed(mut fetcher: FetcherRecord, lost_since: Option<UnixSeconds>) -> FetcherRecord {
     let is_running = fetcher.state.starts_with("running");
     let began = fetcher.run_started.take_if(|_| is_running);

@@ -1,7 +1,7 @@
-//! The order in which keys would be handed out now, walked from its beginning: what as many requests would get.
+//! The order in which keys would be handed out now, walked from its beginning: what that many requests would get.
 //!
-//! For the other questions. Ids alone are gone over, along the indexes by which the daemon hands out; records are loaded by who is
-//! shown them. What a key's dispatch would change is nothing to the other keys.
+//! Used by the other questions. It walks over ids alone, along the indexes by which the daemon hands out; its callers
+//! load the records that they show. The dispatch of one key does not affect the other keys.
 
 use std::collections::VecDeque;
 
@@ -13,15 +13,15 @@ use crate::place::Turn;
 use crate::records::{KeyId, Stored};
 use crate::rules::dispatch::{Scope, next_task};
 
-/// Keys of runs that go are passed over so often; behind them, as far as who looks can tell, may be more.
+/// Most keys of runs under deletion that are passed over; after them there may be more.
 const IN_VAIN_MAX: usize = 10_000;
-/// Ids that are found at once, once many were gone over.
+/// Most ids that are found at once, after many were walked over.
 const IDS_MAX: usize = 8_192;
 
 /// A walk along the order: each key once, the next one first.
 pub(super) struct Walk {
     turns: Turns<KeyId>,
-    /// Those that nobody has; and with `--classic` those that somebody has.
+    /// Keys that are free; and with `--classic` keys that are out.
     sides: Vec<Side>,
     walked: usize,
     in_vain: usize,
@@ -33,14 +33,14 @@ pub(super) struct Walk {
 struct Side {
     steps: Steps,
     next: VecDeque<Spot>,
-    /// So many are found at once.
+    /// How many are found at once.
     count: usize,
-    /// Those only whose turn is before.
+    /// Only keys whose turn is before this.
     before: i64,
 }
 
 impl<S: Listings> Look<'_, S> {
-    /// Of a walk of which `at_most` are wanted.
+    /// A walk of which at most `at_most` keys are wanted.
     pub(super) async fn walk(&mut self, at_most: usize) -> Result<Walk, S::Error> {
         let lane = if self.has_lane() {
             let lane = self.store.keys(Along::Lane, None, at_most).await?;
@@ -52,7 +52,7 @@ impl<S: Listings> Look<'_, S> {
         Ok(self.walk_from(None, turns, at_most))
     }
 
-    /// The first key in the order, as if nothing went before it, of those that ran, or of all.
+    /// The first key in the order, without the lane, of those that ran, or of all.
     pub(super) async fn first_in_order(
         &mut self,
         that_ran: bool,
@@ -80,7 +80,7 @@ impl<S: Listings> Look<'_, S> {
         Walk { turns, sides, walked: 0, in_vain: 0, is_all: false }
     }
 
-    /// Those that could be handed out: the rows of others are all of runs that go, which their places do not say.
+    /// Leaves out keys whose rows are all of runs under deletion: their places do not show that.
     async fn that_can_go(&mut self, mut keys: Vec<Spot>) -> Result<Vec<Spot>, S::Error> {
         if !self.context.going.is_empty() {
             let records = self.records_of(keys.into_iter().map(|it| (it.1, it)).collect()).await?;
@@ -90,21 +90,21 @@ impl<S: Listings> Look<'_, S> {
         Ok(keys)
     }
 
-    /// What may go before the order, as the last batch left it.
+    /// The lane's credit, as the last batch left it.
     fn credit(&self) -> Credit {
         let settings = &self.context.settings;
         let share = if settings.is_fair { settings.bump_share } else { 0 };
         Credit::new(share, self.head.header.credit)
     }
 
-    /// Whether keys of the lane go before the order at all.
+    /// Whether keys of the lane go ahead of the order at all.
     pub(super) fn has_lane(&self) -> bool {
         self.credit().share() > 0
     }
 }
 
 impl Walk {
-    /// The next ones; fewer than `count`: there are no more, or none that can be told.
+    /// The next keys; if fewer than `count`, there are no more, or the walk's limits are reached.
     pub(super) async fn take<S: Listings>(
         &mut self,
         look: &mut Look<'_, S>,

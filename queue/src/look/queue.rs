@@ -1,7 +1,7 @@
-//! What would be handed out next, in order; and when single tasks are expected to be.
+//! What would be handed out next, in order, and when single tasks are expected to be handed out.
 //!
-//! A listing costs as much as so many dispatches, however long the queue is. The keys before a single task's are
-//! counted up to a bound that keeps it cheap; `why` counts further.
+//! A listing costs as much as the same number of dispatches, however long the queue is. The keys before a single task's
+//! key are counted up to a bound that keeps this cheap; `why` counts further.
 
 use std::collections::HashMap;
 
@@ -15,7 +15,7 @@ use crate::rules::completion::expired_leases;
 use crate::rules::dispatch::{Scope, next_task};
 use shiftboss_protocol::answers::{Next, Queue, Turn};
 
-/// Keys before a single task's that are counted; and other single tasks of its key.
+/// Most keys before a single task's key that are counted, and most other single tasks of its key.
 const COUNTED_MAX: u64 = 1_000;
 
 impl<S: Listings> Look<'_, S> {
@@ -41,7 +41,7 @@ impl<S: Listings> Look<'_, S> {
         Ok(Queue { paused: self.head.header.paused, keys, truncated })
     }
 
-    /// The jobs that keys would be handed out as.
+    /// The jobs that would be handed out for these keys.
     async fn jobs_of(&mut self, ids: &[KeyId]) -> Result<Vec<Next>, S::Error> {
         let records = self.records(ids).await?.into_iter();
         let next = |it: Stored| Some((next_task(&it.record, &Scope::All, &self.context)?, it));

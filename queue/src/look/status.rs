@@ -1,7 +1,7 @@
-//! How a queue stands: the question of `status`.
+//! The state of a queue: the question of `status`.
 //!
-//! All counts are kept ones, or those of few: runs, fetchers of either kind, keys in flight, keys that are held. So it takes no
-//! longer the larger the queue is.
+//! All counts are stored ones, or counts of few things: runs, fetchers of either kind, keys in flight, held keys. So
+//! the time does not grow with the queue.
 
 use shiftboss_protocol::model::UnixSeconds;
 
@@ -71,7 +71,7 @@ impl<S: Listings> Look<'_, S> {
         self.head.header.counts.0.get(&run).copied().unwrap_or_default()
     }
 
-    /// Of all runs, but for those that go: of them only what is out.
+    /// Counts of all runs; of those under deletion only the jobs that are out.
     fn all_counts(&self) -> Counts {
         let mut all = Counts::default();
         for (run, counts) in &self.head.header.counts.0 {
@@ -96,7 +96,7 @@ impl<S: Listings> Look<'_, S> {
         })
     }
 
-    /// The jobs that are held, from their hand-out until they end or their lease expires, the oldest ones.
+    /// The oldest jobs that are out, from their hand-out until they end or their lease expires.
     async fn holders(&mut self) -> Result<Vec<Holding>, S::Error> {
         let mut out = Steps::new(Along::Out).records(self, HOLDERS_MAX).await?;
         out.extend(Steps::claimed(&self.context).records(self, HOLDERS_MAX).await?);
@@ -123,7 +123,7 @@ impl<S: Listings> Look<'_, S> {
         })
     }
 
-    /// Each with its newest run, by name. Single tasks are shown as one, with the last number.
+    /// Each with its newest run, by name. Single tasks are shown as one fetcher, with the last number as its run.
     fn fetchers(&self) -> Vec<FetcherStatus> {
         let header = &self.head.header;
         let mut fetchers: Vec<FetcherStatus> = Vec::new();
@@ -169,7 +169,7 @@ impl<S: Listings> Look<'_, S> {
     }
 }
 
-/// A run's number is usually the time of its start; one that cannot be, before 2000, has no age.
+/// A run's number is usually the time of its start; a number before 2000 cannot be one, and gives no age.
 pub fn age(run: i64, now: UnixSeconds) -> Option<i64> {
     (YEAR_2000..=now).contains(&run).then(|| now - run)
 }

@@ -14,7 +14,7 @@ use shiftboss_protocol::answers::{Done, MinuteJobs, Stats, StatsGroup};
 const HOUR_SECONDS: i64 = 3_600;
 /// Jobs that ended within this many minutes are counted.
 const HOUR_MINUTES: i64 = 60;
-/// Sums of one outcome each that are read at most: one group has seven.
+/// Most sums that are read, each of one outcome: one group has seven.
 const SUMS_MAX: usize = 7 * (GROUPS_MAX + 1);
 
 /// How fast jobs ended within the last hour.
@@ -54,7 +54,7 @@ impl<S: Listings> Look<'_, S> {
         let now = self.context.seconds().div_euclid(60);
         let (mut by_minute, mut by_code) = (BTreeMap::new(), BTreeMap::new());
         let minutes = self.store.minutes(now - HOUR_MINUTES).await?;
-        // Those that are yet to come are of a clock that was ahead.
+        // Minutes in the future are from a clock that was ahead.
         for (minute, exit_code, jobs) in minutes.into_iter().filter(|it| it.0 <= now) {
             for sum in [by_minute.entry(minute), by_code.entry(exit_code)].map(|it| it.or_insert(0))
             {
@@ -83,7 +83,7 @@ impl<S: Listings> Look<'_, S> {
     }
 }
 
-/// What ended of a group, and of its jobs that were done all together.
+/// What ended in a group, and the sum of its jobs that were done.
 #[derive(Default)]
 struct Group {
     ended: StatsGroup,

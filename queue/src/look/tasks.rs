@@ -1,7 +1,7 @@
 //! Tasks by status, or of all that are not done, with the reason: the question of `tasks`, and what `retry --failed` puts back.
 //!
-//! What waits is walked in its order, and behind it those that wait while their key is out or held; all else has an index of
-//! those few keys. What is found there is asked of the record.
+//! Waiting tasks are listed in their order, and then those that wait while their key is out or held; each other status
+//! has an index of its few keys. The record decides about what is found there.
 
 use std::time::Duration;
 
@@ -18,7 +18,8 @@ use crate::rules::completion::expired_leases;
 use crate::rules::dispatch::{Scope, next_task};
 use shiftboss_protocol::answers::{Retry, Task as Shown, TaskStatus, Tasks};
 
-/// Steps of a listing: at least so many, and so many for each step that is asked for. Behind them, as far as it can tell, may be more.
+/// Most steps of a listing: at least the first number, and the second for each step's worth of tasks asked for. After
+/// them there may be more.
 const STEPS_MIN: usize = 20;
 const STEPS_FOR_EACH: usize = 10;
 
@@ -31,15 +32,15 @@ const IN_TURN: [TaskStatus; 5] = [
     TaskStatus::Waiting,
 ];
 
-/// What is asked for, and what is found of it.
+/// What is asked for, and what was found.
 pub(super) struct Listing {
     status: TaskStatus,
     pub(super) fetcher: Option<FetcherId>,
     pub(super) since: UnixSeconds,
-    /// One more than is asked for tells that there are more.
+    /// One more than asked for: if it is reached, there are more.
     limit: usize,
     pub(super) tasks: Vec<Shown>,
-    /// That may be looked at still.
+    /// Steps that are still allowed.
     steps: usize,
 }
 
@@ -67,14 +68,14 @@ impl<S: Listings> Look<'_, S> {
         Ok(Tasks { status: asked.status, tasks, truncated })
     }
 
-    /// Those of a status, and whether there are more.
+    /// Tasks with a status, and whether there are more.
     async fn tasks_with(
         &mut self,
         status: TaskStatus,
         asked: &TasksWith,
         count: usize,
     ) -> Result<(Vec<Shown>, bool), S::Error> {
-        // Nobody has a name that is not known.
+        // An unknown fetcher has no tasks.
         let fetcher = asked.fetcher.as_ref().map(|name| self.fetcher(name));
         let mut listing = Listing {
             status,
@@ -112,9 +113,9 @@ impl<S: Listings> Look<'_, S> {
         Shown { key, status: listing.status, fetcher, run, since, reason, due: None }
     }
 
-    /// Those of keys that are ready, in the order of their turns; then those of keys that are out, or held.
+    /// Tasks of keys that are ready, in the order of their turns; then those of keys that are out, or held.
     async fn waiting(&mut self, listing: &mut Listing) -> Result<(), S::Error> {
-        // Of one fetcher those among the next jobs.
+        // For one fetcher, only its tasks among the next jobs.
         let mut left = if listing.fetcher.is_some() { QUEUE_MAX } else { listing.limit };
         let mut walk = self.walk(left).await?;
         while left > 0 && listing.tasks.len() < listing.limit {
@@ -181,7 +182,7 @@ impl<S: Listings> Look<'_, S> {
         Ok(())
     }
 
-    /// The one that is out for longest first.
+    /// The one that has been out longest first.
     async fn in_flight(&mut self, listing: &mut Listing) -> Result<(), S::Error> {
         let mut steps = Steps::new(Along::Out);
         while !steps.is_all && listing.goes_on() {
@@ -201,7 +202,7 @@ impl<S: Listings> Look<'_, S> {
         Ok(())
     }
 
-    /// The one that is due first comes first. Of a key there may be several, which are not beside each other.
+    /// The one that is due first comes first. A key may have several, and they are not listed together.
     async fn delayed(&mut self, listing: &mut Listing) -> Result<(), S::Error> {
         let (mut found, mut steps) = (Vec::new(), Steps::new(Along::Delayed));
         while !steps.is_all && listing.goes_on() {
@@ -269,7 +270,7 @@ impl<S: Listings> Look<'_, S> {
         Ok(())
     }
 
-    /// Single tasks that ended so, behind a number, with the records of their keys; a step of them.
+    /// One step of single tasks that ended with this status, after a number, with the records of their keys.
     pub(super) async fn singles(
         &mut self,
         listing: &Listing,
@@ -285,7 +286,7 @@ impl<S: Listings> Look<'_, S> {
     }
 }
 
-/// Why a task counts as failed. Of a single task another one of its key may have run since.
+/// Why a task counts as failed. After a single task, another one of its key may have run since.
 pub(super) fn failure(exit_code: Option<i64>) -> String {
     match of_code(exit_code.unwrap_or(0)) {
         "success" => "failure".to_owned(),

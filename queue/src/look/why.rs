@@ -1,7 +1,7 @@
 //! Where a key is, and why it is not the next one: the question of `why`.
 //!
-//! What may be handed out is asked of its record, as the engine asks. The place in the order is counted, up to a bound; all else
-//! costs the same however long the queue is.
+//! The record decides what may be handed out, as in the engine. The place in the order is counted, up to a bound;
+//! everything else costs the same however long the queue is.
 
 use std::collections::HashMap;
 
@@ -20,9 +20,9 @@ use shiftboss_protocol::answers::{
     Bump, Delivery, KeyRow, KeyState, LastResult, Place, Retry, RowState, Why,
 };
 
-/// Of the keys before it so many are named.
+/// How many of the keys before it are named.
 const FIRST_MAX: usize = 5;
-/// Rows that are shown.
+/// Most rows that are shown.
 const ROWS_MAX: usize = 1_000;
 /// Keys that are counted at once.
 const COUNT_STEP: usize = 8_192;
@@ -30,7 +30,7 @@ const COUNT_STEP: usize = 8_192;
 const PAYLOADS_STEP: usize = 64;
 
 impl<S: Listings> Look<'_, S> {
-    /// `None`: nobody ever heard of it.
+    /// `None`: the key is unknown.
     pub(super) async fn why(
         &mut self,
         key: &str,
@@ -113,7 +113,7 @@ impl<S: Listings> Look<'_, S> {
         due.min().map(|(due, retries)| Retry { due: seconds(due), retries })
     }
 
-    /// The job that is out; also one whose time is over, for it may come back.
+    /// The job that is out, even if its time is over, because its result may still come.
     fn delivery(&self, record: &Record) -> Option<Delivery> {
         let flight = record.flight.as_ref();
         let held_until = record.classic_until(&self.context);
@@ -229,12 +229,12 @@ impl<S: Listings> Look<'_, S> {
     }
 }
 
-/// How it ended may be told.
+/// Whether its end may be shown.
 fn is_over(state: RowState) -> bool {
     matches!(state, RowState::Dispatched | RowState::Delayed)
 }
 
-/// Who has it go before others: an operator, or the rule by which a task of it is tried again.
+/// What makes it go ahead of others: an operator, or the rule by which one of its tasks is tried again.
 fn bump(record: &Record) -> Option<Bump> {
     let by_operator = record.extras.bump.as_ref();
     by_operator.map(|it| Bump { since: it.since, by: it.by.to_string() }).or_else(|| {
@@ -244,7 +244,7 @@ fn bump(record: &Record) -> Option<Bump> {
     })
 }
 
-/// How a job of the key ended last: what its record says, or, while a job is out, said before it.
+/// How a job of the key ended last: by its record, or, while a job is out, by the record before that.
 fn last_result(record: &Record) -> Option<LastResult> {
     let before = record.flight.as_ref().and_then(|it| it.before.last);
     let last = if record.flight.is_some() { before } else { record.last };
@@ -255,7 +255,7 @@ fn last_result(record: &Record) -> Option<LastResult> {
 
 /// What stands between a key with these rows and its next dispatch.
 ///
-/// is_free: it has a row that may be handed out; is_on_hold: that is all that keeps it from that.
+/// is_free: it has a row that may be handed out; is_on_hold: only a hold prevents that.
 fn key_state(rows: &[KeyRow], is_in_flight: bool, is_free: bool, is_on_hold: bool) -> KeyState {
     let has = |state| rows.iter().any(|row| row.state == state);
     match (is_in_flight, is_free) {

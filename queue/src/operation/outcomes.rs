@@ -1,4 +1,4 @@
-//! What operations are answered, and what larger ones are made of. The [operations](super) themselves are in their table.
+//! The answers of operations, and the parts of larger ones. The [operations](super) themselves are in their table.
 //!
 //! Plain data, for the StorageActor's clients and for relays, which send it over a broker.
 
@@ -16,10 +16,10 @@ use shiftboss_protocol::answers::Hold;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Dispatched {
-    /// This job, under this attempt; undo it by the attempt.
+    /// This job, under this attempt; to undo it, name the attempt.
     Job(Attempt, Row),
     Nothing,
-    /// A deletion in progress must get on before this can be answered.
+    /// A deletion in progress must make progress before this can be answered.
     Later,
 }
 
@@ -27,19 +27,19 @@ pub enum Dispatched {
 #[serde(rename_all = "snake_case")]
 pub enum Ack {
     Recorded,
-    /// The job is somebody else's by now, or was given back.
+    /// Another worker has the job by now, or it was given back.
     Stale,
     /// No such attempt, or one that is forgotten.
     Unknown,
 }
 
-/// What came of putting back a job that is in flight.
+/// The result of requeueing a job that is in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Requeued {
-    /// It waits again; this attempt at it is over.
+    /// It waits again; this attempt is over.
     Back(Attempt),
-    /// The key is known, but nobody has a job of it.
+    /// The key is known, but has no job in flight.
     NotInFlight,
     Unknown,
 }
@@ -47,9 +47,9 @@ pub enum Requeued {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExpiredLease {
     pub key: Key,
-    /// Who held it, as it named itself.
+    /// The name of the worker that held it.
     pub worker: Arc<str>,
-    /// It was one too many: the task is dead-lettered.
+    /// It was one expired lease too many: the task is dead-lettered.
     pub dead_letter: bool,
     /// It is a single task, not a line of a list.
     pub single: bool,
@@ -62,7 +62,7 @@ pub struct JobEnd {
     pub fetcher: Arc<str>,
     pub outcome: attempt::Outcome,
     pub took_ms: u64,
-    /// From its key's start before to its own; `None`: the key never ran before, or that is not known.
+    /// From the key's previous start to its own; `None`: the key never ran before, or that is not known.
     pub revisit_seconds: Option<u64>,
 }
 
@@ -74,19 +74,19 @@ pub enum Held {
     Held {
         /// Its last second; `None`: until it is ended.
         until: Option<UnixSeconds>,
-        /// A list, a single task or the log has the key. Another one may be a slip of the pen.
+        /// A list, a single task or the log has the key. If not, it may be a typing error.
         is_known: bool,
-        /// An operator's hold that it takes the place of.
+        /// The operator's hold that it replaces.
         replaced: Option<Box<Hold>>,
     },
     Full,
 }
 
-/// What came of a key whose rows were to be put back.
+/// The result of putting a key's rows back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Retried {
-    /// So many of its rows and single tasks wait again.
+    /// How many of its rows and single tasks wait again.
     Back(u64),
     Held,
     Unknown,
@@ -95,7 +95,7 @@ pub enum Retried {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Bumped {
-    /// It is bumped, behind so many others.
+    /// It is bumped, after this many others.
     Behind(u64),
     Held,
     Full,
@@ -106,7 +106,7 @@ pub enum Bumped {
 #[serde(rename_all = "snake_case")]
 pub enum Forgotten {
     Forgotten,
-    /// A list or a single task has it: it would come before all that ran.
+    /// A list or a single task has it: if forgotten, it would come before all keys that ran.
     Listed,
     InFlight,
     Unknown,
@@ -122,9 +122,9 @@ pub struct StoredRun {
     pub position: Option<Position>,
     /// Rows now queued for it, dispatched ones included.
     pub rows: u64,
-    /// A deletion of it was begun and must be gone on with.
+    /// Its deletion was begun and must be continued.
     pub deleting: bool,
-    /// Its file was read anew since it changed: there may be rows that the file lists no longer.
+    /// Its file has changed and was read anew: there may be rows that the file no longer lists.
     pub stale: bool,
 }
 
@@ -132,7 +132,7 @@ pub struct StoredRun {
 #[serde(rename_all = "snake_case")]
 pub enum Registered {
     Run(StoredRun),
-    /// Another daemon has its fetcher: which one, and how this one gets it, for people.
+    /// Another daemon has its fetcher; a text for people says which one, and how to get it.
     Elsewhere(String),
 }
 
@@ -144,11 +144,11 @@ pub enum Reading {
     Onward,
     /// At the start of the file, since it changed: the run is [stale](StoredRun::stale) from now on.
     Anew,
-    /// Likewise, and what is read from here on is the whole list, for [`Prune`](super::Prune).
+    /// Likewise, and the rows from here on are the whole list, for [`Prune`](super::Prune).
     Listing,
 }
 
-/// Rows of one run that enter the queue together with the position behind them.
+/// Rows of one run that enter the queue together with the position after them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RowBatch {
     /// The run, already registered.
@@ -157,11 +157,12 @@ pub struct RowBatch {
     pub rows: Vec<Row>,
     /// Lines skipped as faulty since the previous batch.
     pub skipped: u64,
-    /// The offset from which they are read on: where the run's position is another one, and not the one behind them, the batch is
-    /// rejected. So nothing is left out where the queue went back, to a backup, say. `None`: that is not known.
+    /// The offset from which they were read: if the run's position is neither that nor the one after them, the batch is
+    /// rejected. So nothing is left out if the queue was restored, from a backup for example. `None`: not known.
     #[serde(default)]
     pub from: Option<u64>,
-    /// Its rows came before it, by their ranges: where none were added to the run since its position moved, the batch is rejected.
+    /// Its rows came before it, by ranges: if none were added to the run since its position moved, the batch is
+    /// rejected.
     #[serde(default)]
     pub by_range: bool,
     pub position: Position,
@@ -172,7 +173,7 @@ pub struct RowBatch {
 }
 
 impl RowBatch {
-    /// All rows of a run, of a file of which nothing else is known.
+    /// All rows of a run, if nothing else is known of its file.
     pub fn of(run: Run, rows: Vec<Row>) -> Self {
         Self {
             run,
@@ -186,12 +187,12 @@ impl RowBatch {
         }
     }
 
-    /// Why it is rejected by a store that does not know its run, or not [as far as this](Self::from).
+    /// Why it is rejected if its run is unknown, or has another [position](Self::from).
     pub fn unexpected(&self) -> String {
         format!("run {} is not known, or its position is another one by now", self.run)
     }
 
-    /// The same of no rows, and of no faulty lines.
+    /// The same without rows and faulty lines.
     pub fn without_rows(&self) -> Self {
         Self { rows: Vec::new(), skipped: 0, run: self.run.clone(), ..*self }
     }
@@ -210,20 +211,20 @@ pub enum Added {
     Added(i64),
     /// The same payload of the same key waits already, or its ID is known.
     Known,
-    /// There are as many single tasks as may be: it was not added.
+    /// The limit of single tasks is reached: it was not added.
     Full,
 }
 
-/// What came of the single tasks of a key that were to be deleted.
+/// The result of deleting the single tasks of a key.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cancelled {
     pub deleted: u64,
-    /// There are more that are not in flight: to be asked for again.
+    /// There are more that are not in flight: ask again.
     pub more: bool,
     pub in_flight: bool,
 }
 
-/// Operations that one batch of a relay has at most.
+/// Most operations of one batch of a relay.
 pub const RELAYED_OPERATIONS_MAX: usize = 512;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -232,7 +233,7 @@ pub struct Relay {
     pub process: Arc<str>,
     /// No other joining of any relay has the same.
     pub epoch: i64,
-    /// Moves while it lives, where several daemons hear it; else 0.
+    /// Changes while the relay lives, if several daemons hear it; else 0.
     pub beat: i64,
 }
 
@@ -240,14 +241,14 @@ pub struct Relay {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JoinedRelay {
     pub epoch: i64,
-    /// Which queue it is: no other one has the same, wherever it is moved to.
+    /// The unique identity of the queue, wherever it is moved to.
     pub installation: Arc<str>,
     pub is_paused: bool,
-    /// Which directory its input directory was; `None`: it has told none.
+    /// The identity of its input directory; `None`: it has reported none.
     pub input_directory: Option<DirectoryIdentity>,
 }
 
-/// What a relay asks one batch after the other: batches of one lane never wait for those of another.
+/// A relay sends the batches of a lane one after the other; they never wait for those of another lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Lane {
@@ -257,21 +258,21 @@ pub enum Lane {
     Lists = 1,
 }
 
-/// Rows of a relay's list whose keys are of one range.
+/// Rows of a relay's list whose keys are in one range.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RelayedRows {
     pub epoch: i64,
-    /// Keys are of one of [`RANGES`] by what the broker's messages say; a store only counts by it.
+    /// The range of the keys, one of [`RANGES`], as the broker's messages have it; a store only numbers by it.
     pub range: u8,
-    /// The first of an epoch and a range is 1, and the next one is larger by one.
+    /// The first number of an epoch and a range is 1, and each next one is larger by one.
     pub number: i64,
     pub run: Run,
-    /// In the order in which they are to be added. None: they could not be read, and are rejected.
+    /// In the order in which they are added. Empty: they could not be read, and are rejected.
     pub rows: Vec<Row>,
 }
 
 impl RelayedRows {
-    /// What they are answered that cannot be added.
+    /// The answer to rows that cannot be added.
     pub fn rejected(&self) -> RowsAnswer {
         RowsAnswer::Rejected(format!("run {} is not known", self.run))
     }
@@ -283,25 +284,26 @@ pub const RANGES: u8 = 16;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RowsAnswer {
-    /// They are in the queue, now or since the number came first.
+    /// They are in the queue, since now or since the number first came.
     Stored,
-    /// They are not, and were not when the number came first: the run was not known, or under deletion.
+    /// They are not in the queue, and were not when the number first came: the run was unknown, or under deletion.
     Rejected(String),
-    /// Rows with lower numbers are missing: nothing was done, and all from those on are to be sent again.
+    /// Rows with lower numbers are missing: nothing was done; send everything from those on again.
     Gap,
-    /// The relay was taken for dead, or joined anew, or what came of the number is not known any more: nothing was done.
+    /// The relay was taken for dead, or joined anew, or the number's result is no longer known: nothing was done.
     Lost,
 }
 
-/// How many numbers of a range are remembered whose rows were rejected.
+/// How many numbers with rejected rows are remembered for a range.
 pub const REJECTED_MAX: usize = 1_000;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RelayAnswer {
     Answered(Vec<Result<Outcome, Rejected>>),
-    /// The relay has gone on since: nobody waits for this answer, and nothing was done.
+    /// The relay has gone on since and no longer waits for this answer: nothing was done.
     Outdated,
-    /// The relay was taken for dead, or joined anew, or is ahead of the queue, which went back: nothing was done.
+    /// The relay was taken for dead, or joined anew, or is ahead of a queue that was restored from a backup: nothing
+    /// was done.
     Lost,
 }

@@ -1,4 +1,4 @@
-//! Keys that operators have run soon (docs/decisions/holds-retries-bumps.md), and what puts ended tasks back.
+//! Keys that operators bump (docs/decisions/holds-retries-bumps.md), and putting ended tasks back.
 
 use std::sync::Arc;
 
@@ -16,8 +16,8 @@ pub fn refuses(record: &Record) -> Option<Bumped> {
     record.is_on_hold().then_some(Bumped::Held)
 }
 
-/// Has a key that [may be](refuses) bumped run soon: its ended tasks wait again, and it goes before the order. One that is out runs
-/// once more. Said again, it keeps its place, which is answered.
+/// Bumps a key if it [may be](refuses): its ended tasks wait again, and it goes ahead of the order. A key that is out
+/// runs once more. If repeated, it keeps its place, which is returned.
 pub fn bump(record: &mut Record, ended: &[Numbered], by: Arc<str>, context: &mut Context) -> i64 {
     arm(record, None, ended);
     let bump = record.extras.bump.get_or_insert_with(|| {
@@ -27,8 +27,8 @@ pub fn bump(record: &mut Record, ended: &[Numbered], by: Arc<str>, context: &mut
     bump.number
 }
 
-/// Puts the ended tasks of the key back, of one fetcher or of all, but for the one that is out; how many. Of its single tasks these
-/// ended.
+/// Puts the ended tasks of the key back, of one fetcher or of all, except the one that is out; returns how many.
+/// `singles`: its single tasks that ended.
 pub(super) fn arm(record: &mut Record, fetcher: Option<FetcherId>, singles: &[Numbered]) -> u64 {
     let is_meant = |of: FetcherId| fetcher.is_none_or(|only| only == of);
     let out = record.flight.as_ref().map(|it| it.task.fetcher());

@@ -1,6 +1,6 @@
-//! The wall clock was set: what is due keeps its distance, and a start that lies in the future counts as just now.
+//! The wall clock was set: due times keep their distance, and a start in the future counts as just now.
 //!
-//! What was said of a start stays as it is: only where the key stands for it changes.
+//! The recorded start stays as it is: only the key's place in the order changes.
 
 use crate::context::Context;
 use crate::record::Record;
@@ -16,9 +16,9 @@ pub fn follow(record: &mut Record, context: &Context) {
     }
 }
 
-/// A key that has its turn, or that somebody else started, and whose start, or since when it waits for its first one, is that of a
-/// clock that was ahead, stands where it is seen first; so it takes its turns, however often it is looked at. Under `--classic` it
-/// stands at its start.
+/// If a clock that was ahead recorded a key's start, or since when it waits for its first one, the key's place is the
+/// time when that is first noticed. So it gets its turns, however often it is looked at. This is for keys that have a
+/// turn, or that another program started. Under `--classic` the key stays at its start.
 pub fn look(record: &mut Record, context: &Context) {
     let now = context.seconds();
     let is_ahead = match record.stands_at() {

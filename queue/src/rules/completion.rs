@@ -1,4 +1,4 @@
-//! A job ends: what becomes of its task and of its key. A failed task is tried again, or its key may be held ([`retries`],
+//! A job ends: what happens to its task and its key. A failed task is retried, or its key may be held ([`retries`],
 //! [`holds`]).
 
 use shiftboss_protocol::model::Attempt;
@@ -12,7 +12,7 @@ use crate::record::{LastRun, Record, SingleStatus, Task};
 /// The job that is out has ended.
 pub fn finish(record: &mut Record, exit_code: i64, context: &Context) -> Option<EndedAttempt> {
     let flight = record.flight.take()?;
-    // It may be that somebody edited the log meanwhile: the end is written all the same.
+    // The log may have been edited meanwhile: the end is written all the same.
     let started = record.last.map_or(flight.started.div_euclid(1_000), |last| last.started);
     let finished = Some(context.seconds());
     record.last = Some(LastRun { started, finished, exit_code: Some(exit_code) });
@@ -22,8 +22,8 @@ pub fn finish(record: &mut Record, exit_code: i64, context: &Context) -> Option<
     Some(attempt)
 }
 
-/// `DONE key code` (spec 3): by key alone, from anybody, twice if it is said twice; the last code stands. A key that never ran is left
-/// as it is.
+/// `DONE key code` (spec 3): by key alone, from any worker, counted twice if sent twice; the last code stands. A key
+/// that never ran is left as it is.
 pub fn finish_key(record: &mut Record, exit_code: i64, context: &Context) -> Option<EndedAttempt> {
     if record.flight.is_some() {
         return finish(record, exit_code, context);
@@ -34,7 +34,8 @@ pub fn finish_key(record: &mut Record, exit_code: i64, context: &Context) -> Opt
     None
 }
 
-/// Whether the result of an attempt whose lease expired still counts: its task waits, and its key was not handed out since.
+/// Whether the result of an attempt whose lease expired still counts: if its task waits, and its key was not handed out
+/// since.
 pub fn counts_late(record: &Record, attempt: &EndedAttempt) -> bool {
     let is_last = record.flight.is_none() && record.last_attempt == attempt.attempt;
     let waits = match attempt.task {
@@ -44,8 +45,8 @@ pub fn counts_late(record: &Record, attempt: &EndedAttempt) -> bool {
     attempt.outcome == Outcome::Expired && is_last && waits
 }
 
-/// The result of an attempt whose lease expired, and which [still counts](counts_late): as if it had been out till now. How its
-/// single task is since, if it was one.
+/// The result of an attempt whose lease expired, and which [still counts](counts_late): it is handled as if it had been
+/// out till now. `single`: the status of its single task since, if it was one.
 pub fn finish_late(
     record: &mut Record,
     late: &mut EndedAttempt,
@@ -59,7 +60,7 @@ pub fn finish_late(
     record.served.insert(late.task.fetcher(), late.attempt);
     match late.task {
         Task::Single { .. } => singles::leaves(record, single),
-        // Those of older runs were out with it.
+        // Rows of older runs were out with it.
         Task::Row { fetcher, run } => {
             record.disarm(late.attempt, |row| row.fetcher == fetcher && row.run <= run);
         }
@@ -68,14 +69,14 @@ pub fn finish_late(
     late.ended = context.now;
     let is_gone = matches!(late.task, Task::Single { .. }) && single.is_none();
     if is_gone {
-        // It was cancelled; its key has failed all the same.
+        // The task was cancelled, but its key has failed all the same.
         holds::count_end(record, exit_code, context);
     } else {
         settle(record, late.task, exit_code, context);
     }
 }
 
-/// What becomes of a task that ended, and of its key.
+/// What happens to a task that ended, and to its key.
 fn settle(record: &mut Record, task: Task, exit_code: i64, context: &Context) {
     let retried = record.extras.retries.iter().find(|it| it.task == task).map_or(0, |it| it.number);
     forget_task(record, task);
@@ -86,9 +87,9 @@ fn settle(record: &mut Record, task: Task, exit_code: i64, context: &Context) {
     if !is_delayed {
         holds::count_end(record, exit_code, context);
     }
-    // It was bumped meanwhile: it runs once more.
+    // The key was bumped meanwhile: it runs once more.
     if record.extras.bump.is_some() {
-        // What had ended before waits since then.
+        // Tasks that had ended earlier wait since the bump.
         let ended = match task {
             Task::Single { number } if exit_code != 0 => Some((number, SingleStatus::Failed)),
             _ => None,
@@ -97,7 +98,7 @@ fn settle(record: &mut Record, task: Task, exit_code: i64, context: &Context) {
     }
 }
 
-/// What a repeated word about an attempt that ended is answered, which does not [count late](counts_late).
+/// The answer to a repeated report about an attempt that ended, and that does not [count late](counts_late).
 pub fn repeated(attempt: Option<&EndedAttempt>, said: Outcome) -> Ack {
     match attempt {
         None => Ack::Unknown,
@@ -107,12 +108,12 @@ pub fn repeated(attempt: Option<&EndedAttempt>, said: Outcome) -> Ack {
     }
 }
 
-/// Whether an attempt is the one that is out.
+/// Whether this attempt is the one that is out.
 pub fn is_out(record: &Record, attempt: Attempt) -> bool {
     matches!(&record.flight, Some(it) if it.attempt == attempt)
 }
 
-/// So many leases of a task expired since it was last done.
+/// How many leases of a task expired since it was last done.
 pub fn expired_leases(record: &Record, task: Task) -> u32 {
     record.extras.expired.iter().find(|it| it.0 == task).map_or(0, |it| it.1)
 }

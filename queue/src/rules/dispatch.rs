@@ -1,4 +1,4 @@
-//! A key's task is handed out (spec 2, 5), and a hand-out is taken back as if it had not happened.
+//! Handing out a key's task (spec 2, 5), and taking a hand-out back as if it had not happened.
 
 use shiftboss_protocol::model::{Attempt, LeaseHolder};
 
@@ -24,8 +24,8 @@ impl Scope {
     }
 }
 
-/// The task that is handed out when the key's turn comes: fetchers take turns, so that one goes first which was served
-/// longest ago, or never. With `--classic` the lower fetcher does.
+/// The task that is handed out when the key's turn comes. Fetchers take turns: first goes the one that was served
+/// longest ago, or never. With `--classic` it is the lower fetcher.
 pub fn next_task(record: &Record, scope: &Scope, context: &Context) -> Option<Task> {
     let may = |task: &Task| {
         let fetcher = task.fetcher();
@@ -38,7 +38,7 @@ pub fn next_task(record: &Record, scope: &Scope, context: &Context) -> Option<Ta
     record.waiting().filter(may).min_by_key(turn)
 }
 
-/// Hands a task of the key out under `attempt`. All its fetcher's rows are served with it.
+/// Hands out a task of the key under `attempt`, which serves all rows of its fetcher.
 pub fn dispatch(
     record: &mut Record,
     task: Task,
@@ -52,7 +52,7 @@ pub fn dispatch(
         bump: record.extras.bump.take(),
         ahead: record.extras.ahead.take(),
     };
-    // With `--classic` a key is handed out again that was out for too long: a single task of it waits for the other rules.
+    // With `--classic` a key that was out for too long is handed out again: its single task waits for the fair rules.
     if let Some(Flight { task: Task::Single { number }, .. }) = record.flight {
         singles::comes_back(record, number);
     }
@@ -65,19 +65,19 @@ pub fn dispatch(
         Some(Flight { attempt, task, holder, started: context.now, owner: None, before });
 }
 
-/// The attempt that is out is given back: order, turns and lane are as they were before it.
+/// Gives back the attempt that is out: order, turns and lane are as before it.
 pub fn take_back(record: &mut Record, outcome: Outcome, context: &Context) -> Option<EndedAttempt> {
     let flight = record.flight.take()?;
     let attempt = flight.ended(record, outcome, None, context.now);
     restore(record, &flight);
-    // A hand-out that never arrived is none: a result of the attempt before it may count still.
+    // A hand-out that never arrived does not count: a result of the attempt before it may still be accepted.
     if outcome != Outcome::Undone {
         record.last_attempt = flight.attempt;
     }
     Some(attempt)
 }
 
-/// Whether the last start is that of the attempt that is out, and nobody edited it since.
+/// Whether the last start is that of the attempt that is out, and was not edited since.
 pub fn is_its_start(record: &Record) -> bool {
     record.flight.as_ref().is_some_and(|flight| is_start_of(record, flight))
 }
@@ -87,7 +87,7 @@ fn is_start_of(record: &Record, flight: &Flight) -> bool {
     record.last.is_some_and(|last| last.finished.is_none() && is_its(last))
 }
 
-/// Puts a hand-out's marks back. A start that somebody edited meanwhile is his.
+/// Restores what a hand-out changed. A start that was edited meanwhile stays.
 pub(super) fn restore(record: &mut Record, flight: &Flight) {
     let Flight { task, before, .. } = flight;
     if is_start_of(record, flight) {

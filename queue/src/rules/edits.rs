@@ -1,4 +1,4 @@
-//! What other programs write into the four public tables (spec 6), carried out on the record.
+//! Edits of other programs in the four public tables (spec 6), carried out on the record.
 
 use std::ops::RangeInclusive;
 
@@ -10,21 +10,21 @@ use crate::context::Context;
 use crate::error::Rejected;
 use crate::record::{LastRun, Record, Task};
 
-/// The first and last second of the years 0 to 9999: what lies outside is no time.
+/// The first and last second of the years 0 to 9999: numbers outside are not times.
 const TIMES: RangeInclusive<UnixSeconds> = -62_167_219_200..=253_402_300_799;
 
-/// A row that was armed then waits for nobody, whether its fetcher was served or not.
+/// A row that was armed with this does not wait, whether its fetcher was served or not.
 const NEVER: Attempt = Attempt(-1);
 
-/// Whether a row of `log` has times that are some.
+/// Whether the times of a row of `log` are valid.
 pub fn is_time(last: LastRun) -> bool {
     TIMES.contains(&last.started) && last.finished.is_none_or(|it| TIMES.contains(&it))
 }
 
-/// `log` says so of the key: a job that is out and was ended there is done.
+/// The key's row of `log` was edited to this: if a job that is out was ended there, it is done.
 ///
 /// # Errors
-/// A time that is none; nothing is changed.
+/// An invalid time; nothing is changed.
 pub fn edit_log(
     record: &mut Record,
     last: LastRun,
@@ -41,7 +41,8 @@ pub fn edit_log(
     Ok(attempt)
 }
 
-/// `queue.is_dequeued` says so of a row. One that says so already is left alone: a job that is out may be given back.
+/// A row's `queue.is_dequeued` was set to this. If it is so already, the row is left alone: a job that is out may be
+/// given back.
 pub fn edit_row(record: &mut Record, task: Task, is_dequeued: bool) {
     let at = record.rows.iter().position(|row| row.task() == task);
     let Some(at) = at.filter(|at| record.is_armed(&record.rows[*at]) == is_dequeued) else {

@@ -1,4 +1,5 @@
-//! Keys that are kept from being handed out: by an operator, or because their jobs fail again and again. And what is due with time.
+//! Keys that are kept from being handed out: by an operator, or because their jobs fail repeatedly. Also what becomes
+//! due.
 
 use std::sync::Arc;
 
@@ -6,7 +7,7 @@ use super::{clocks, retries};
 use crate::context::Context;
 use crate::record::{Backoff, Due, Hold, Record};
 
-/// An operator holds the key, in place of an earlier hold of it. A job that is out goes on.
+/// An operator holds the key; this replaces an earlier hold. A job that is out goes on.
 pub fn hold(
     record: &mut Record,
     seconds: Option<u32>,
@@ -18,13 +19,13 @@ pub fn hold(
     record.extras.hold = Some(Hold { since: context.seconds(), until, reason, by });
 }
 
-/// Ends any hold of the key; whether there was one. Failures in a row are counted on.
+/// Ends any hold of the key; returns whether there was one. Failures in a row still count.
 pub fn unhold(record: &mut Record) -> bool {
     let backed_off = record.extras.backoff.as_mut().and_then(|it| it.until.take());
     record.extras.hold.take().is_some() | backed_off.is_some()
 }
 
-/// A job of the key ended so, and its task is not tried again by itself.
+/// A job of the key ended with this code, and its task is not retried automatically.
 pub(super) fn count_end(record: &mut Record, exit_code: i64, context: &Context) {
     let rule = context.settings.backoff.as_ref().filter(|_| context.settings.is_fair);
     let Some(rule) = rule.filter(|rule| rule.on.counts(exit_code)) else {
@@ -37,7 +38,7 @@ pub(super) fn count_end(record: &mut Record, exit_code: i64, context: &Context) 
     record.extras.backoff = Some(Backoff { failures, until });
 }
 
-/// Something of the key is due: holds end, delayed tasks wait again.
+/// Handles what is due: holds end, delayed tasks wait again.
 pub fn wake(record: &mut Record, context: &mut Context) {
     clocks::follow(record, context);
     let now = context.now;
@@ -46,7 +47,7 @@ pub fn wake(record: &mut Record, context: &mut Context) {
         record.extras.hold = None;
     }
     if context.settings.backoff.is_none() {
-        // Nobody waits for the end of a rule that is there no longer, and it begins anew.
+        // A rule that no longer exists holds no keys, and counting begins anew.
         record.extras.backoff = None;
     } else if let Some(backoff) = &mut record.extras.backoff
         && is_over(backoff.until)

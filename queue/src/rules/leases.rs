@@ -1,4 +1,4 @@
-//! The lease of a job expires: its task waits again, or is a dead letter after too many.
+//! The lease of a job expires: its task waits again or, after too many, becomes a dead letter.
 
 use shiftboss_protocol::model::UnixSeconds;
 
@@ -7,11 +7,11 @@ use crate::attempt::{EndedAttempt, Outcome};
 use crate::context::Context;
 use crate::record::{DeadBecause, ListRow, Record, SingleStatus, Task};
 
-/// What an expired lease comes to.
+/// The effect of an expired lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Expired {
     pub attempt: EndedAttempt,
-    /// It was one too many.
+    /// It was one expired lease too many.
     pub is_dead_letter: bool,
 }
 
@@ -21,8 +21,8 @@ pub fn may_expire(record: &Record, context: &Context) -> bool {
     context.settings.is_fair || !is_classic
 }
 
-/// From when on the lease of a classic job counts, in seconds since 1970: its start, or, if a clock that was ahead handed it out, when
-/// that was seen first. There the key stands in the order from then on, too.
+/// When the lease of a classic job begins, in seconds since 1970: at its start or, if it was handed out by a clock that
+/// was ahead, when that was first noticed. From then on the key also has that place in the order.
 pub fn counts_from(record: &mut Record, context: &Context) -> Option<UnixSeconds> {
     let now = context.seconds();
     if record.stands_at()? > now {
@@ -31,7 +31,7 @@ pub fn counts_from(record: &mut Record, context: &Context) -> Option<UnixSeconds
     record.stands_at()
 }
 
-/// Somebody wrote into the log that a classic job was started so long ago that its lease is over.
+/// Whether the log was edited so that a classic job was started too long ago for its lease.
 pub fn is_over(record: &Record, context: &Context) -> bool {
     let is_classic = record.flight.as_ref().is_some_and(|it| it.holder.is_none());
     let ended = record.last.filter(|_| record.is_unfinished() && is_classic).map(|last| {
@@ -40,8 +40,8 @@ pub fn is_over(record: &Record, context: &Context) -> bool {
     context.settings.is_fair && ended == Some(true)
 }
 
-/// The job that is out is taken from its worker. A leased one goes back to its old place; a classic one keeps its start, and
-/// goes behind its key's other rows (spec 5).
+/// Takes the job that is out from its worker. A leased one returns to its old place; a classic one keeps its start, and
+/// goes after its key's other rows (spec 5).
 pub fn expire(record: &mut Record, context: &Context) -> Option<Expired> {
     let flight = record.flight.take()?;
     let task = flight.task;
@@ -69,12 +69,12 @@ pub fn expire(record: &mut Record, context: &Context) -> Option<Expired> {
     Some(Expired { attempt, is_dead_letter })
 }
 
-/// What its worker would be given cannot be read: it is a dead letter, and nobody had it.
+/// Its payload cannot be read: it becomes a dead letter without having been handed out.
 pub fn set_aside(record: &mut Record, task: Task) {
     bury(record, task, DeadBecause::Payload);
 }
 
-/// It waits no longer: for its fetcher's newer list, or an operator's `retry`. Its fetcher has the turn that it had.
+/// Makes it a dead letter until its fetcher's next list, or an operator's `retry`. Its fetcher keeps its turn.
 fn bury(record: &mut Record, task: Task, because: DeadBecause) {
     record.extras.retries.retain(|it| it.task != task);
     match task {
@@ -86,7 +86,7 @@ fn bury(record: &mut Record, task: Task, because: DeadBecause) {
         }
         Task::Single { number } => {
             singles::set(record, number, SingleStatus::DeadLetter);
-            // The count of its leases says the other.
+            // The other reason is in the count of its leases.
             if because == DeadBecause::Payload {
                 record.extras.dead.push((task, because));
             }

@@ -1,10 +1,11 @@
-//! Lines of lists: a run names a key, or names it no longer (spec 2, 4).
+//! Lines of lists: a run lists a key, or no longer lists it (spec 2, 4).
 
 use super::forget_task;
 use crate::operation::Forgotten;
 use crate::record::{FetcherId, ListRow, Record, Task};
 
-/// A line of a run, which waits since then if the key is new. One that is there keeps its state, and takes the new payload; a run that is new to the key arms it.
+/// Adds a line of a run; a new key waits since `since`. An existing row keeps its state, and takes the new payload; a
+/// run that is new to the key arms its row.
 pub fn add_row(
     record: &mut Record,
     (fetcher, run): (FetcherId, i64),
@@ -20,7 +21,7 @@ pub fn add_row(
             (row.reading, row.payload) = (reading, Some(payload));
         }
         Err(at) => {
-            // The same run may have named it before, and a job of that line may still be out.
+            // The same run may have listed it before, and a job of that line may still be out.
             forget_task(record, Task::Row { fetcher, run });
             let armed = record.highest();
             let row = ListRow { fetcher, run, armed, reading, payload: Some(payload) };
@@ -29,12 +30,12 @@ pub fn add_row(
     }
 }
 
-/// The run does not name the key any more, or is deleted. A job of it that is out goes on.
+/// The run no longer lists the key, or is deleted. Its job that is out goes on.
 pub fn remove_row(record: &mut Record, (fetcher, run): (FetcherId, i64)) {
     record.rows.retain(|row| (row.fetcher, row.run) != (fetcher, run));
 }
 
-/// Whether all that is known of the key may be forgotten.
+/// Whether everything known of the key may be forgotten.
 pub fn forget(record: &Record) -> Forgotten {
     if record.is_listed() {
         Forgotten::Listed

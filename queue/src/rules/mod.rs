@@ -1,7 +1,7 @@
-//! What happens to a key: pure functions of its record, one file a subject. There is no other statement of these rules.
+//! What happens to a key: pure functions of its record, one file a subject. These rules are defined only here.
 //!
-//! A rule changes a record, or rejects what was asked and changes nothing. Called by the [engine](crate::engine), which saves
-//! what changed; a rule sees no store, no clock and no other key.
+//! A rule changes a record, or rejects a request and changes nothing. Called by the [engine](crate::engine), which
+//! saves what changed; a rule sees no store, no clock and no other key.
 
 pub mod bumps;
 pub mod clocks;
@@ -16,7 +16,7 @@ pub mod singles;
 
 use crate::record::{Record, Retry, SingleStatus, Task};
 
-/// Takes away what is said of tasks that are there no longer, so that no rule has to: called after each.
+/// Removes data of tasks that no longer exist. Called after each rule, so that no rule has to do it.
 pub fn tidy(record: &mut Record) {
     let mut extras = std::mem::take(&mut record.extras);
     let is_out = |task| matches!(&record.flight, Some(it) if it.task == task);
@@ -32,7 +32,7 @@ pub fn tidy(record: &mut Record) {
     record.extras = extras;
 }
 
-/// Forgets what was said of one task: it ended, or is to begin anew.
+/// Forgets the data of one task: it ended, or begins anew.
 fn forget_task(record: &mut Record, task: Task) {
     record.extras.retries.retain(|it| it.task != task);
     record.extras.expired.retain(|it| it.0 != task);

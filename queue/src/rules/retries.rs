@@ -1,4 +1,4 @@
-//! Tasks that failed and are tried again: by themselves after a delay, or because an operator says so
+//! Tasks that failed and are tried again: automatically after a delay, or by an operator's order
 //! (docs/decisions/holds-retries-bumps.md).
 
 use super::singles::Numbered;
@@ -7,7 +7,7 @@ use crate::context::Context;
 use crate::operation::Retried;
 use crate::record::{FetcherId, Record, Retry, Task};
 
-/// An operator's word: of one fetcher's task, or of all. Of its single tasks these ended.
+/// An operator's order to retry the task of one fetcher, or all tasks. `singles`: the key's single tasks that ended.
 pub fn retry(record: &mut Record, fetcher: Option<FetcherId>, singles: &[Numbered]) -> Retried {
     if !record.is_listed() {
         return Retried::Unknown;
@@ -18,7 +18,7 @@ pub fn retry(record: &mut Record, fetcher: Option<FetcherId>, singles: &[Numbere
     Retried::Back(bumps::arm(record, fetcher, singles))
 }
 
-/// A task ended so, after so many retries: whether it is tried again by itself, and so is delayed.
+/// A task ended with this code after this many retries: returns whether it is retried automatically, and so is delayed.
 pub(super) fn delay(
     record: &mut Record,
     task: Task,
@@ -37,7 +37,7 @@ pub(super) fn delay(
     true
 }
 
-/// Whether it ended, and no newer list took its place.
+/// Whether it ended, and no newer list has replaced it.
 fn has_failed(record: &Record, task: Task) -> bool {
     match task {
         Task::Single { .. } => true,
@@ -47,7 +47,7 @@ fn has_failed(record: &Record, task: Task) -> bool {
     }
 }
 
-/// Those whose time has come wait again, in the lane.
+/// Delayed tasks that are due wait again, in the lane.
 pub(super) fn wake(record: &mut Record, context: &mut Context) {
     if !context.settings.is_fair {
         return;

@@ -1,4 +1,4 @@
-//! What a store in memory finds for those who look.
+//! The read-only port of a store in memory.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;

@@ -1,4 +1,4 @@
-//! Whatever is asked after random histories, a store is answered for as one in memory.
+//! After random histories, a store answers every question as one in memory does.
 
 use std::collections::HashMap;
 
@@ -27,7 +27,7 @@ const STATUSES: [TaskStatus; 5] = [
 const GROUPINGS: [Grouping; 5] =
     [Grouping::All, Grouping::Fetcher, Grouping::Hour, Grouping::Day, Grouping::FetcherDay];
 
-/// Numbers of ends, by what is told of them: stores count them in ways of their own.
+/// Numbers of ends, by their descriptions: each store numbers them in its own way.
 struct Ends(HashMap<i64, usize>);
 
 impl Ends {
@@ -70,7 +70,7 @@ fn attempts(reader: &dyn Reader) -> Vec<String> {
         })
         .collect();
     for (asked, told) in asked.iter().zip(&mut told) {
-        // The number of an end that is asked for is a store's own.
+        // The number of an end in the question is a store's own.
         *told = told.replacen(&format!("{:?}", asked.before), "", 1);
     }
     let mut after = found.last().map_or(0, |it| it.ended - 1);
@@ -85,7 +85,7 @@ fn attempts(reader: &dyn Reader) -> Vec<String> {
     }
 }
 
-/// All that is answered.
+/// All answers.
 pub fn told(reader: &dyn Reader, now: i64) -> Vec<String> {
     let mut status = reader.status(now).unwrap();
     status.schema_version = 0;
@@ -136,7 +136,7 @@ fn check(history: &[Step], is_fair: bool) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// A case asks for far more than others do.
+/// Each case asks far more than those of other tests.
 const CASES: u32 = 8;
 
 proptest! {

@@ -1,4 +1,4 @@
-//! An engine that is asked with types, as the actors ask it.
+//! An engine that takes typed requests, as from the actors.
 
 use shiftboss_protocol::model::{Key, LeaseHolder, Row, Run};
 use shiftboss_queue::context::Settings;
@@ -57,18 +57,18 @@ impl Asked {
         R::answer(&mut outcomes.into_iter())
     }
 
-    /// The next daemon has it.
+    /// Restarts: the next daemon takes the queue over.
     pub fn restart(self) -> Self {
         let store = self.engine.into_store().reopened();
         Self { engine: Engine::new(store, self.settings.clone()), ..self }
     }
 
-    /// The next one is started with these.
+    /// The next daemon is started with these settings.
     pub fn with_settings(self, settings: Settings) -> Self {
         Self { settings, ..self }
     }
 
-    /// A daemon of this name has it, of several that share it.
+    /// A daemon of this name takes the queue over, of several that share it.
     pub fn acts_for(self, name: &str, takeover: i64) -> Self {
         let mut queue = self.restart();
         let own = Own { name: MEMBER.of(name).into(), takeover };
@@ -76,7 +76,7 @@ impl Asked {
         queue
     }
 
-    /// What the store has of documents whose names begin so; the next daemon has it.
+    /// The store's documents with this prefix; the next daemon takes the queue over.
     pub fn documents(self, prefix: &str) -> (Self, Vec<(String, String)>) {
         let mut store = self.engine.into_store();
         let found = ready(store.documents(prefix)).unwrap();
@@ -84,7 +84,7 @@ impl Asked {
         (Self { engine, ..self }, found)
     }
 
-    /// All that waits, as `key payload`, sorted; it is out then.
+    /// Hands out everything that waits, as `key payload`, sorted.
     pub fn jobs(&mut self) -> Vec<String> {
         let job = |queue: &mut Self| match queue
             .ask(Dispatch { holder: None, fetchers: None })

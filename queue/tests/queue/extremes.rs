@@ -1,5 +1,5 @@
-//! Numbers that no honest program says: whatever comes in, or the clock shows, nothing panics, and what else is in the batch is
-//! carried out.
+//! Numbers that no honest program sends: whatever comes in, or the clock shows, nothing panics, and the rest of the
+//! batch is carried out.
 
 use proptest::prelude::*;
 use shiftboss_protocol::model::{Attempt, Key, LeaseHolder, Row, Run};
@@ -40,7 +40,7 @@ fn rows(run: Run, keys: &[&str]) -> Operation {
         .into()
 }
 
-/// None of them brings work, or is about the attempts and keys of others.
+/// None of them brings work, or concerns the attempts and keys of others.
 fn aside() -> impl Strategy<Value = Operation> {
     let z = || Key::new("z").unwrap();
     let attempt = || prop_oneof![Just(i64::MIN), Just(-1), Just(i64::MAX)].prop_map(Attempt);
@@ -93,7 +93,7 @@ fn usual() -> impl Strategy<Value = Operation> {
     ]
 }
 
-/// What may be about anything.
+/// Operations that may concern anything.
 fn any_operation() -> impl Strategy<Value = Operation> {
     prop_oneof![
         2 => aside(),
@@ -102,7 +102,7 @@ fn any_operation() -> impl Strategy<Value = Operation> {
     ]
 }
 
-/// What others may write.
+/// Edits that other programs may make.
 fn edit() -> impl Strategy<Value = Edit> {
     let key = || prop::sample::select(vec!["a", "z"]).prop_map(|key| Key::new(key).unwrap());
     let last = (number(), prop::option::of(number()), prop::option::of(number()))
@@ -133,7 +133,7 @@ proptest! {
         }
     }
 
-    /// What else is in a batch is answered as if it were alone.
+    /// The rest of a batch is answered as if it were alone.
     #[test]
     fn others_of_the_batch_are_carried_out(
         batches in prop::collection::vec(prop::collection::vec((usual(), prop::option::of(aside())), 1..8), 1..8),

@@ -46,13 +46,13 @@ pub fn settings() -> Settings {
 #[derive(Debug, Clone)]
 pub enum Step {
     Batch(Vec<Operation>),
-    /// One that the store does not take, if it writes anything: nothing of it has happened.
+    /// A batch that the store refuses if it writes anything: then nothing of it has happened.
     Refused(Vec<Operation>),
-    /// Somebody wrote into the log.
+    /// The log was edited.
     Edit(Key, LastRun),
     Passes(i64),
     Restart,
-    /// The clock is set by so many seconds: while the daemon runs, or while it does not.
+    /// The clock is set by some seconds: while the daemon runs, or while it does not.
     Set {
         by: i64,
         runs: bool,
@@ -149,7 +149,8 @@ impl Numbers {
         said
     }
 
-    /// What the store answered, in the model's numbers. A job's is taken from what is right: the store's ascend as the model's do.
+    /// The store's answer, in the model's numbers. That of a job is taken from the right answer: the store's numbers
+    /// ascend as the model's do.
     fn heard(&mut self, given: &str, right: &str) -> String {
         let words = |text: &str| {
             text.split_once(' ').map(|(word, rest)| (word.to_owned(), rest.to_owned()))
@@ -172,10 +173,10 @@ impl Numbers {
     }
 }
 
-/// An attempt that nobody has.
+/// An attempt that no worker has.
 const NOBODYS: i64 = 1 << 40;
 
-/// Daemons of one queue are asked in turn, each with its store.
+/// Daemons of one queue, each with its store, take turns.
 pub fn check(history: Vec<Step>, stores: Vec<Store>) -> Result<(), TestCaseError> {
     let mut model = Model::started(retries(), backoff());
     let mut engines: Vec<_> =
@@ -228,7 +229,7 @@ pub fn check(history: Vec<Step>, stores: Vec<Store>) -> Result<(), TestCaseError
                     answers => answers.unwrap(),
                 };
                 for ((operation, said), given) in batch.iter().zip(&said).zip(&answers) {
-                    // Of a job that is handed out in this batch its worker does not know yet.
+                    // A worker does not yet know of a job that this batch hands out.
                     let is_known = numbers.is_none() || !is_nobodys(said);
                     let right = model.perform(if is_known { operation } else { said });
                     let mut given = answer(given);
@@ -249,7 +250,7 @@ fn are_alike(model: &mut Model, store: &Store) -> Result<(), TestCaseError> {
     model.latest = model.latest.max(model.now);
     prop_assert_eq!(subject::counts(store), model.counts());
     prop_assert_eq!(&subject::log(store), model.log());
-    // What is too old goes with the next change.
+    // What is too old is deleted with the next change.
     let mut hours = subject::hours(store);
     hours.retain(|(hour, ..), _| *hour >= model.latest.div_euclid(3_600) - 90 * 24);
     prop_assert_eq!(hours, model.hours());
@@ -263,7 +264,7 @@ fn is_nobodys(operation: &Operation) -> bool {
     attempt_mut(&mut operation.clone()).is_some_and(|it| it.0 == NOBODYS)
 }
 
-/// The attempt that an operation of a worker is about.
+/// The attempt that a worker's operation concerns.
 fn attempt_mut(operation: &mut Operation) -> Option<&mut Attempt> {
     match operation {
         Operation::CompleteAttempt(CompleteAttempt { attempt, .. })
@@ -280,7 +281,7 @@ proptest! {
     fn no_key_starves(steps in prop::collection::vec(prop_oneof![9 => Just(0), 1 => -100_000..100_000_i64], 16..50)) {
         let mut script = Script::new(Settings::default());
         script.run("list f.1 a b c d e");
-        // Of each key: jobs of others since its own, and as many more as it may have to wait for.
+        // For each key: jobs of others since its own, and how many more it may have to wait for.
         let mut waits = BTreeMap::from(["a", "b", "c", "d", "e"].map(|key| (key, (0, 10))));
         for by in steps {
             if by != 0 {

@@ -1,4 +1,4 @@
-//! Who is asked about a queue in memory, as it is at a moment.
+//! A reader of a queue in memory, as of one moment.
 
 use std::convert::Infallible;
 use std::sync::Mutex;

@@ -1,4 +1,5 @@
-//! Daemons that share a queue: what is one's own, what another one has when it is gone, and what is undone that nobody heard of.
+//! Daemons that share a queue: what each owns, what another takes over when it is gone, and what is undone after a lost
+//! answer.
 
 use shiftboss_protocol::model::Attempt;
 use shiftboss_queue::context::Settings;
@@ -16,7 +17,7 @@ use crate::words::{NOW, ready};
 /// How long daemons wait for each other's fetchers.
 pub const TAKEOVER: i64 = 600;
 
-/// A queue of which the daemon `one` has a list of these keys.
+/// A queue in which the daemon `one` has a list of these keys.
 fn of_one(keys: &[&str]) -> Asked {
     let mut queue = daemon(Asked::with(&[]), "one");
     queue.ask(RegisterRun(run("g", 1))).unwrap();
@@ -28,14 +29,14 @@ fn join(queue: &mut Asked, unheard: &[Attempt]) {
     ready(queue.engine.join(NOW * 1_000, "process", unheard)).unwrap();
 }
 
-/// This daemon asks from now on.
+/// From now on this daemon sends the requests.
 fn daemon(queue: Asked, name: &str) -> Asked {
     let mut queue = queue.acts_for(name, TAKEOVER);
     join(&mut queue, &[]);
     queue
 }
 
-/// The other one does.
+/// From now on the other daemon does.
 fn other(queue: Asked) -> Asked {
     daemon(queue, "other")
 }
@@ -56,7 +57,8 @@ fn leases(queue: &mut Asked) -> Vec<Attempt> {
     queue.ask(Leases).unwrap().into_iter().map(|it| it.0).collect()
 }
 
-/// It is so when the other one has been gone for long enough, with lists that this one reads anew; or without a list of it.
+/// A fetcher may be taken over when its daemon has been gone for long enough, with lists that this one reads anew; or
+/// when that has been without a list of it.
 #[test]
 fn a_fetcher_is_taken_over() {
     let mut queue = other(of_one(&["alpha"]));
@@ -91,7 +93,7 @@ fn a_fetcher_without_a_list_is_free_in_a_while() {
     assert_eq!(queue.engine.take_news().taken, [], "nobody lost anything");
 }
 
-/// Leased jobs are the other one's; to classic ones each sees while their daemon is gone.
+/// Leased jobs stay the other daemon's; classic ones are every daemon's while their own is gone.
 #[test]
 fn jobs_of_a_daemon_that_is_gone_are_seen_to() {
     let mut queue = of_one(&["alpha", "bravo"]);
@@ -112,7 +114,7 @@ fn jobs_of_a_daemon_that_is_gone_are_seen_to() {
     assert_eq!(leases(&mut queue), []);
 }
 
-/// A worker may go on at another daemon, which sees to its job from then on, also where a batch only reads.
+/// A worker may go on at another daemon, which keeps its lease from then on, even if the batch otherwise only reads.
 #[test]
 fn a_beat_takes_a_job_along() {
     let mut queue = of_one(&["alpha"]);
@@ -125,7 +127,7 @@ fn a_beat_takes_a_job_along() {
     assert!(!queue.engine.take_news().has_lease, "it is known");
 }
 
-/// What was handed out by a batch of which nobody heard is undone with the next joining.
+/// Jobs handed out by a batch whose answer was lost are undone with the next joining.
 #[test]
 fn what_nobody_heard_of_is_undone() {
     let mut queue = of_one(&["alpha"]);
@@ -153,7 +155,7 @@ fn a_drain_is_one_daemon_s() {
     leased(&mut queue);
 }
 
-/// One that is gone for good is forgotten with its lists, notes and jobs.
+/// A daemon that is gone for good is forgotten with its lists, notes and jobs.
 #[test]
 fn a_daemon_is_forgotten() {
     let mut queue = of_one(&["alpha"]);
@@ -172,7 +174,8 @@ fn a_daemon_is_forgotten() {
     assert!(matches!(queue.ask(RegisterRun(run("g", 1))), Ok(Registered::Run(_))));
 }
 
-/// A task that fails is tried again as the daemon of its fetcher says, whoever hears of its end; of all else the one says that joined last.
+/// A failed task is retried by the rule of its fetcher's daemon, whichever daemon gets its end; all other rules are
+/// those of the daemon that joined last.
 #[test]
 fn rules_are_shared() {
     let rule = Retries { on: CountedEnds::failed(), most: 1, delays: Delays { seconds: vec![60] } };

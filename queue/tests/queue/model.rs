@@ -1,5 +1,5 @@
-//! The specification's order and statuses, as naively as they can be written: plain lists, searched from end to end. It shares no
-//! code with the rules.
+//! The specification's order and statuses, written as naively as possible: plain lists, searched from end to end. It
+//! shares no code with the rules.
 
 #[path = "model/operations.rs"]
 mod operations;
@@ -13,11 +13,11 @@ use shiftboss_queue::policy::{Backoff, Retries};
 pub const MAX_EXPIRED: u32 = 2;
 pub const MAX_SINGLES: usize = 6;
 pub const SHARE: i64 = 300;
-/// In microseconds: what waits since so much later than now was told so by a clock that was ahead.
+/// In microseconds: if a key waits since a time this far in the future, a clock that was ahead set that time.
 const AHEAD: i64 = 60_000_000;
 
 type Last = (i64, Option<i64>, Option<i64>);
-/// When, and how long it was to take.
+/// The time, and the delay.
 type Due = (i64, i64);
 
 /// A row of a list (run > 0), or a single task (fetcher 0, its number for a run).
@@ -63,7 +63,7 @@ impl Out {
 #[derive(Debug, Clone, Default)]
 pub struct Model {
     pub now: i64,
-    /// What is too old is so by the latest time that was ever seen.
+    /// The latest time ever seen, by which things are too old.
     pub latest: i64,
     retries: Option<Retries>,
     backoff: Option<Backoff>,
@@ -74,19 +74,19 @@ pub struct Model {
     last: BTreeMap<String, Last>,
     turns: BTreeMap<(String, i64), i64>,
     out: Vec<Out>,
-    /// Of attempts: how they ended, and the key's and task's of those that expired.
+    /// How attempts ended, with the key and task of expired ones.
     ends: BTreeMap<i64, (&'static str, Out)>,
-    /// Of attempts: when they ended and how, as it is summed up.
+    /// When and how attempts ended, for the sums.
     summed: BTreeMap<i64, (i64, &'static str, Out)>,
     minutes: BTreeMap<(i64, i64), i64>,
     holds: BTreeMap<String, Option<Due>>,
     failures: BTreeMap<String, (u32, Option<Due>)>,
-    /// Where keys stand whose last start lay in the future when they were seen first.
+    /// The places of keys whose last start lay in the future when first noticed.
     ahead: BTreeMap<String, i64>,
     bumps: BTreeMap<String, i64>,
     /// The lane's, of each daemon.
     credits: [i64; 2],
-    /// The daemon that is asked.
+    /// The daemon that gets the requests.
     pub daemon: usize,
     attempts: i64,
     lanes: i64,
@@ -119,7 +119,7 @@ impl Model {
     fn candidates(&self, key: &str) -> Vec<&Task> {
         let of_key = self.tasks.iter().filter(|it| it.key == key && it.waits && self.is_newest(it));
         let mut tasks: Vec<&Task> = of_key.filter(|it| !self.is_going(it)).collect();
-        // Of single tasks the first one alone.
+        // Of single tasks only the first.
         let first = tasks.iter().filter(|it| it.fetcher == 0).map(|it| it.run).min();
         tasks.retain(|it| it.fetcher != 0 || Some(it.run) == first);
         tasks
@@ -163,7 +163,7 @@ impl Model {
         }
     }
 
-    /// What goes before the order: bumped keys, then those of tasks that are tried again.
+    /// What goes ahead of the order: bumped keys, then those of tasks that are tried again.
     fn lane(&self) -> Option<String> {
         let order = self.order();
         let bumped = self.bumps.iter().map(|(key, at)| (0, *at, key));
@@ -314,7 +314,7 @@ impl Model {
         self.tasks.iter().any(|it| it.key == key)
     }
 
-    /// What is left of a key that nothing lists any more.
+    /// Removes what is left of a key that nothing lists any more.
     fn tidy(&mut self) {
         let listed: Vec<String> = self.tasks.iter().map(|it| it.key.clone()).collect();
         self.bumps.retain(|key, _| listed.contains(key));

@@ -42,7 +42,7 @@ fn files_and_the_directory_are_noted() {
     assert_eq!((noted.identity, noted.lost), (Some(identity), None));
 }
 
-/// A queue is the same one for ever; it is where its file is.
+/// A queue keeps its identity for ever; its place is that of its file.
 #[test]
 fn a_queue_is_known() {
     let mut queue = Asked::with(&[]);
@@ -55,13 +55,14 @@ fn a_queue_is_known() {
     assert_eq!(queue.ask(Place).unwrap(), place);
 }
 
-/// One within its first run.
+/// A fetcher during its first run.
 pub fn running(name: &str) -> FetcherRecord {
     let (state, run_started) = ("running".to_owned(), Some(90));
     FetcherRecord { name: name.into(), state, run_started, last_run: None, next_run: None }
 }
 
-/// The last note counts, also for the next daemon, until the fetcher is forgotten; one that somebody edited into nonsense is none.
+/// The last note counts, also for the next daemon, until the fetcher is forgotten; a note that was edited into nonsense
+/// is ignored.
 #[test]
 fn fetchers_are_noted() {
     let mut queue = Asked::with(&["alpha"]);

@@ -1,4 +1,4 @@
-//! How far files were read, and what does not follow that.
+//! How far files were read, and rows that do not follow that position.
 
 use shiftboss_protocol::model::{Key, Row, Run};
 use shiftboss_queue::context::Settings;
@@ -8,7 +8,7 @@ use shiftboss_queue::operation::{AddRows, Reading, RegisterRun, Registered, RowB
 use crate::asked::{Asked, moved, run};
 use crate::words::Script;
 
-/// A line that is read on from there up to there.
+/// A line that was read from one offset to another.
 fn read(from: Option<u64>, to: u64) -> RowBatch {
     let run = Run { fetcher: "f".into(), started: 1 };
     let row = Row { key: Key::new(&format!("k{to}")).unwrap(), payload: String::new() };
@@ -20,7 +20,7 @@ fn ask(script: &mut Script, batch: RowBatch) -> String {
     script.ask(AddRows(batch).into())
 }
 
-/// Nothing is left out where the queue went back: rows that do not follow its position are rejected.
+/// Nothing is left out after the queue was restored from a backup: rows that do not follow its position are rejected.
 #[test]
 fn rows_follow_the_position() {
     let mut script = Script::new(Settings::default());
@@ -41,7 +41,7 @@ fn rows_follow_the_position() {
     script.run("runs -> f.1 5 4 stale");
 }
 
-/// A run is as complete as was said last: one whose file is read anew may grow again.
+/// The last batch decides whether a run is complete: a run whose file is read anew may grow again.
 #[test]
 fn a_run_that_grows_again_is_not_complete() {
     let mut queue = Asked::with(&[]);
@@ -53,7 +53,7 @@ fn a_run_that_grows_again_is_not_complete() {
     }
 }
 
-/// Rows that came before it, by their ranges, were added before their position comes.
+/// A position that follows rows by ranges is only accepted if these rows were added.
 #[test]
 fn rows_that_came_by_their_ranges() {
     let mut script = Script::new(Settings::default());
@@ -64,7 +64,7 @@ fn rows_that_came_by_their_ranges() {
     assert_eq!(ask(&mut script, by_range(10)), "done", "it is there already");
 }
 
-/// A run is stale from when its file is read anew until it was pruned by a whole list.
+/// A run is stale from when its file is read anew until it has been pruned by a whole list.
 #[test]
 fn a_run_is_stale_until_it_is_pruned() {
     let mut script = Script::new(Settings::default());

@@ -1,5 +1,5 @@
-//! What a reader says after random histories: the next jobs are those that are handed out then, and each listing has as many tasks as
-//! are counted.
+//! A reader's answers after random histories: the next jobs are those that are handed out then, and each listing has as
+//! many tasks as are counted.
 
 use proptest::prelude::*;
 use shiftboss_protocol::answers::{QueueStatus, TaskStatus};
@@ -29,7 +29,7 @@ fn counts_are_right(reader: &dyn Reader, now: i64, is_fair: bool) -> Result<(), 
     let status: QueueStatus = reader.status(now).unwrap();
     let of = |status| tasks(reader, now, status, None);
     prop_assert_eq!(of(TaskStatus::Waiting), status.rows.pending, "waiting");
-    // With the reference's rules nobody has a job any longer that he has for 12 hours, and it is out all the same.
+    // By the reference's rules a worker no longer has a job after 12 hours, but the job still counts as out.
     let out = of(TaskStatus::InFlight);
     prop_assert!(out == status.rows.in_flight || !is_fair, "in flight");
     prop_assert_eq!(status.holders.len() as i64, out, "holders");
@@ -49,7 +49,8 @@ fn counts_are_right(reader: &dyn Reader, now: i64, is_fair: bool) -> Result<(), 
     Ok(())
 }
 
-/// A key's attempts are those of all that are its own, but for hand-outs that never arrived; and sums are the sums of them.
+/// A key's attempts are those among all attempts that are its own, except hand-outs that never arrived; and the sums
+/// are sums of all attempts.
 fn attempts_are_right(reader: &dyn Reader, now: i64, is_summed: bool) -> Result<(), TestCaseError> {
     let asked = EndedAttempts { count: ALL, ..EndedAttempts::default() };
     let all = reader.ended_attempts(&asked).unwrap().attempts;
@@ -78,11 +79,11 @@ fn attempts_are_right(reader: &dyn Reader, now: i64, is_summed: bool) -> Result<
     Ok(())
 }
 
-/// What came of a history.
+/// The result of a history.
 pub struct Played<S> {
     pub engine: Engine<S>,
     pub now: i64,
-    /// Nobody ended anything by hand, which is in no sum, and no sum is too old.
+    /// No end was written by hand, which no sum counts, and no sum is too old.
     is_summed: bool,
 }
 
@@ -115,7 +116,7 @@ pub fn play<S: Records>(
                 engine = Engine::new(reopened(engine.into_store()), settings);
             }
             Step::Batch(mut batch) => {
-                // The reference's rules know no lease that expires, and no single task.
+                // The reference's rules have no expiring leases and no single tasks.
                 let is_known =
                     |it: &Operation| !matches!(it, Operation::Expire(_) | Operation::AddTask(_));
                 batch.retain(|it| is_fair || is_known(it));

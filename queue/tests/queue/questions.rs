@@ -19,7 +19,7 @@ use shiftboss_queue::sums::{Hour, Sums};
 use crate::subject::{self, Looking, Store};
 use crate::words::{NOW, Script, ready};
 
-/// As a daemon notes how it was started.
+/// Notes the settings, as a daemon does at its start.
 pub fn started<S: Records>(engine: &mut Engine<S>, settings: &Settings) {
     let daemon = Daemon {
         durability: "power".to_owned(),
@@ -32,7 +32,7 @@ pub fn started<S: Records>(engine: &mut Engine<S>, settings: &Settings) {
     ready(engine.start(0, &daemon)).unwrap();
 }
 
-/// Writes into a script's store, as no operation does.
+/// Writes into a script's store without an operation.
 fn write(script: &mut Script, work: impl AsyncFnOnce(&mut Store) -> StoreResult<()>) {
     let mut store = script.engine.take().unwrap().into_store();
     let outset = Outset { is_alone: true, ..Outset::default() };
@@ -45,7 +45,7 @@ fn write(script: &mut Script, work: impl AsyncFnOnce(&mut Store) -> StoreResult<
     script.engine = Some(Engine::new(store.reopened(), Settings::default()));
 }
 
-/// What was asked about a script's queue so many seconds after its begin.
+/// Questions about a script's queue, some seconds after its beginning.
 struct At {
     reader: Looking,
     now: i64,
@@ -125,7 +125,7 @@ fn how_a_queue_stands() {
     assert_eq!(status.longest_wait, None);
 }
 
-/// Each of several tasks of one key waits; those that failed, and those that are delayed, are told apart.
+/// Each of several tasks of one key waits; failed and delayed tasks are distinguished.
 #[test]
 fn every_single_task_counts() {
     let mut script = run("add a=1; add a=2; add a=3; add a=4; add a=5");
@@ -183,7 +183,7 @@ fn where_a_key_is() {
     assert_eq!(at.why("a").hold.map(|it| (it.since, it.until)), Some((NOW + 5, Some(NOW + 65))));
 }
 
-/// A task is judged by its own last attempt, not by another one's of its key.
+/// A task is judged by its own last attempt, not by that of another task of its key.
 #[test]
 fn each_task_fails_for_itself() {
     let failed = |list: i64, single: i64| {
@@ -198,7 +198,7 @@ fn each_task_fails_for_itself() {
     let mut script = run("list f.1 a b; ready; ready; finish a 3; at 2; finish b 4");
     let both = ["b f.1, failure 4", "a f.1, failure 3"];
     assert_eq!(At::new(&script, 9).tasks(TaskStatus::Failed), both);
-    // Of attempts that are kept no longer the records tell.
+    // Once attempts are no longer kept, the records answer.
     let mut store = script.engine.take().unwrap().into_store();
     subject::forget_ends(&mut store);
     script.engine = Some(Engine::new(store, Settings::default()));
@@ -297,7 +297,8 @@ fn keys_are_found_and_held() {
     assert_eq!((starts.started, starts.is_all), (vec![None; 3], true));
 }
 
-/// What a clock that was ahead says counts as when it was seen first; that it was ahead can be told by what ended.
+/// A start from a clock that was ahead counts as when it was first noticed; ended attempts show that the clock was
+/// ahead.
 #[test]
 fn a_start_in_the_future() {
     let script = run("list f.1 a; log a 1800000000 1800000001 0");
@@ -308,7 +309,8 @@ fn a_start_in_the_future() {
     assert_eq!(at.status().longest_wait.and_then(|it| it.last_started), Some(NOW));
 }
 
-/// What others wrote of a time that is long ago, or yet to come, is neither in flight nor of the last hour; and a run may have any number.
+/// Starts that others wrote with a time long ago, or in the future, are neither in flight nor within the last hour; and
+/// a run may have any number.
 #[test]
 fn what_others_wrote() {
     let script = run(&format!(
@@ -401,7 +403,7 @@ fn what_ended_is_summed_up() {
     assert!(status.busy_seconds.is_some());
 }
 
-/// A listing ends before its payloads take too much memory, and a count where it is told to.
+/// A listing ends before its payloads take too much memory, and a count at its limit.
 #[test]
 fn answers_are_bounded() {
     let mut script = run("register f.1");

@@ -1,4 +1,4 @@
-//! What relays have, and that each batch of theirs is carried out once.
+//! What relays own, and that each of their batches is carried out once.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use shiftboss_queue::records::StoreResult;
 use crate::asked::{Asked, lease, moved, row, rows, run};
 use crate::words::{NOW, ready};
 
-/// A relay as a test has it: what it sends is numbered.
+/// A test's relay, which numbers what it sends.
 struct Sender {
     epoch: i64,
     number: i64,
@@ -48,7 +48,7 @@ impl Sender {
         self.again(queue, operations)
     }
 
-    /// What one request is answered.
+    /// The answer to one request.
     fn ask<R: Request>(&mut self, queue: &mut Asked, request: R) -> Result<R::Answer, String> {
         let mut operations = Vec::new();
         request.push(&mut operations);
@@ -102,8 +102,8 @@ fn leases(queue: &mut Asked) -> Vec<Attempt> {
     queue.ask(Leases).unwrap().into_iter().map(|it| it.0).collect()
 }
 
-/// Said again, a number is answered as the first time, also by the next daemon and after another joining; a lower one is not carried
-/// out any more, and another process begins its numbers anew.
+/// A repeated number gets the first answer, also from the next daemon and after another joining. A lower number is no
+/// longer carried out, and a new process begins its numbers anew.
 #[test]
 fn a_batch_is_carried_out_once() {
     let (mut queue, mut relay) = with_relay(&["alpha", "bravo", "charlie"]);
@@ -141,7 +141,8 @@ fn lanes_are_numbered_apart() {
     assert_eq!(ask(Lane::Jobs, 4), RelayAnswer::Outdated);
 }
 
-/// An operation that is rejected leaves its neighbours alone, within a relay's batch and beside it; and one of relays within is nobody's.
+/// A rejected operation does not affect its neighbours, within a relay's batch and beside it; a relay's operation
+/// within such a batch is refused.
 #[test]
 fn a_rejected_operation_spoils_no_other() {
     let (mut queue, relay) = with_relay(&["alpha"]);
@@ -164,8 +165,8 @@ fn a_rejected_operation_spoils_no_other() {
     assert_eq!(outcomes[2], Ok(Outcome::Dispatch(Dispatched::Nothing)));
 }
 
-/// Lists are whoever's registered them first, and nobody else adds to them or deletes them; with its last list a fetcher is anybody's
-/// again.
+/// Lists belong to the member that registered them first, and no other adds to them or deletes them; without its last
+/// list a fetcher is free again.
 #[test]
 fn a_fetcher_is_one_side_s() {
     let (mut queue, mut relay) = with_relay(&["alpha"]);
@@ -196,8 +197,8 @@ fn a_fetcher_is_one_side_s() {
     }
 }
 
-/// What an earlier process sent is not carried out once another has the name; its leases and lists are the name's. A relay that has used
-/// another queue is refused.
+/// Batches of an earlier process are not carried out once another has the name; its leases and lists stay with the
+/// name. A relay that has used another queue is refused.
 #[test]
 fn a_name_is_one_process_s_in_one_queue() {
     let mut queue = Asked::with(&["alpha"]);
@@ -212,7 +213,7 @@ fn a_name_is_one_process_s_in_one_queue() {
     assert_eq!(second.ask(&mut queue, Runs).unwrap().len(), 1);
     let (name, process) = ("r".into(), "p1".into());
     let acting = Relay { name, process, epoch: second.epoch, beat: 0 };
-    // It moves where several daemons hear it.
+    // It changes if several daemons hear the relay.
     let known = queue.ask(Relays).unwrap().into_iter();
     assert_eq!(known.map(|it| Relay { beat: 0, ..it }).collect::<Vec<_>>(), [acting]);
     let known = join(&mut queue, ("r", "p1"), None).unwrap().installation;
@@ -222,8 +223,8 @@ fn a_name_is_one_process_s_in_one_queue() {
     assert_eq!(joined.installation, known);
 }
 
-/// The jobs of a relay that is taken for dead are the daemon's; one that is done all the same still counts. What ended is seen to by
-/// nobody.
+/// The jobs of a relay that is taken for dead become the daemon's; one that is done all the same still counts. An ended
+/// job's lease is kept by none.
 #[test]
 fn a_lost_relay_s_leases_are_the_daemon_s() {
     let (mut queue, mut relay) = with_relay(&["alpha", "bravo"]);
@@ -239,7 +240,7 @@ fn a_lost_relay_s_leases_are_the_daemon_s() {
     assert_eq!(queue.ask(done(kept)), Ok(Ack::Recorded));
 }
 
-/// A lease is seen to by whoever heard its worker last; the other one's end of it means nothing.
+/// The member that last heard from a worker keeps its lease; the other one's expiry has no effect.
 #[test]
 fn a_lease_moves_with_its_worker() {
     let (mut queue, mut relay) = with_relay(&["alpha"]);
@@ -253,7 +254,7 @@ fn a_lease_moves_with_its_worker() {
     assert!(relay.ask(&mut queue, Expire(attempt)).unwrap().is_some());
 }
 
-/// What a relay notes of itself is not noted of the daemon, and the other way round; the next process of it has rejected nothing yet.
+/// A relay's notes are separate from the daemon's; its next process has not rejected anything yet.
 #[test]
 fn notes_are_apart() {
     let (mut queue, mut relay) = with_relay(&[]);
@@ -277,7 +278,7 @@ fn notes_are_apart() {
     assert!(noted.rejected.is_empty() && noted.input.lost.is_none());
 }
 
-/// A relay is forgotten that is gone, with all that it has, however long its lists are; one that may live is not.
+/// A relay that is gone is forgotten with everything it owns, however long its lists are; one that may be alive is not.
 #[test]
 fn a_relay_is_forgotten() {
     let (mut queue, mut relay) = with_relay(&["alpha"]);
@@ -305,7 +306,7 @@ fn a_relay_is_forgotten() {
     assert!(matches!(asked, Registered::Run(_)));
 }
 
-/// One relay, which has registered a run.
+/// A relay that has registered a run.
 fn with_a_run() -> (Asked, Sender) {
     let (mut queue, mut relay) = with_relay(&[]);
     relay.register(&mut queue, run("g", 1));
@@ -328,7 +329,8 @@ fn rows_of_a_range_have_no_gaps() {
     assert_eq!(queue.jobs(), ["alpha new", "bravo 1", "charlie 1"]);
 }
 
-/// Numbers of ranges begin anew with each epoch, under an older one nothing is added, and what is not registered takes none.
+/// Numbers of ranges begin anew with each epoch; under an older epoch nothing is added; rows of an unregistered run
+/// take no number.
 #[test]
 fn rows_of_an_earlier_epoch_are_lost() {
     let (mut queue, relay) = with_a_run();
@@ -347,8 +349,8 @@ fn rows_of_an_earlier_epoch_are_lost() {
     assert_eq!(queue.jobs(), ["alpha 1", "charlie 1", "echo 1"]);
 }
 
-/// Rows that were rejected are so when they come again, though their run is known by now. Of what may be older than all that is
-/// remembered the relay is lost: it sends anew what was not answered.
+/// Rejected rows are rejected again when they are repeated, even if their run is known by now. If a number may be older
+/// than all that are remembered, the relay is lost: it sends anew what was not answered.
 #[test]
 fn rejected_rows_stay_rejected() {
     let (mut queue, mut relay) = with_a_run();
@@ -371,8 +373,8 @@ fn rejected_rows_stay_rejected() {
     assert!(matches!(add(&mut queue, &relay, 4, 9), RowsAnswer::Rejected(_)));
 }
 
-/// Rows are read on from the position that is stored, or were stored already: nothing between is left out. Behind rows that came by
-/// ranges it is moved only if they are there: else their answer was an older queue's.
+/// Rows follow the stored position, or were already stored: nothing in between is left out. After rows that came by
+/// ranges the position moves only if they are there: otherwise their answer came from an older state of the queue.
 #[test]
 fn a_position_moves_behind_its_rows() {
     let (mut queue, mut relay) = with_a_run();
@@ -399,7 +401,7 @@ fn a_position_moves_behind_its_rows() {
     assert_eq!([add(0, 10), add(0, 10), add(10, 20)], [true, true, false]);
 }
 
-/// A relay that was answered what the queue has not is lost, whatever it asks; else it is heard.
+/// A relay that got answers which the queue does not have is lost, whatever it asks; otherwise it is answered.
 #[test]
 fn a_relay_ahead_of_the_queue_is_lost() {
     let (mut queue, relay) = with_a_run();
@@ -411,8 +413,8 @@ fn a_relay_ahead_of_the_queue_is_lost() {
     assert_eq!([beat(0), beat(1), beat(2)], [heard.clone(), heard, RelayAnswer::Lost]);
 }
 
-/// Rows that the position is not behind yet may not be in the file when it is read next: the run is stale for whoever registers
-/// it, and for nobody once its position has moved.
+/// Rows beyond the stored position may not be in the file when it is next read: the run is stale when it is registered
+/// again, unless its position has moved meanwhile.
 #[test]
 fn rows_before_their_position_make_a_run_stale() {
     let (mut queue, mut relay) = with_a_run();
@@ -429,7 +431,7 @@ fn rows_before_their_position_make_a_run_stale() {
     assert!(is_stale(&mut queue, &mut relay));
 }
 
-/// So it is for another process of the relay.
+/// The same holds for another process of the relay.
 #[test]
 fn rows_before_their_position_make_a_run_stale_for_the_next_process() {
     let (mut queue, mut relay) = with_a_run();
@@ -438,7 +440,7 @@ fn rows_before_their_position_make_a_run_stale_for_the_next_process() {
     assert!(relay.ask(&mut queue, Runs).unwrap()[0].stale);
 }
 
-/// Rows that come by ranges count as listed, as others do.
+/// Rows that come by ranges count as listed, like others.
 #[test]
 fn a_listing_takes_rows_of_ranges() {
     let (mut queue, mut relay) = with_a_run();

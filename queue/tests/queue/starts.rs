@@ -1,4 +1,4 @@
-//! A daemon begins with a queue that another one left, with the same rules or with others.
+//! A daemon starts with a queue that another one left, with the same rules or with others.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -26,7 +26,7 @@ fn classic() -> Settings {
     Settings { is_fair: false, ..Settings::default() }
 }
 
-/// Keys stand where the rules have them; with `--classic` a pause ends, for nobody could end it.
+/// Keys have the places of the present rules; with `--classic` a pause ends, because nothing could end it there.
 #[test]
 fn places_follow_the_rules() {
     let mut script = Script::new(Settings::default());
@@ -39,7 +39,7 @@ fn places_follow_the_rules() {
     script.run("ready -> nothing");
 }
 
-/// A key that its failures hold is free where no rule holds any; with the rule they are counted anew.
+/// A key held for its failures is free without a backoff rule; with the rule, failures are counted anew.
 #[test]
 fn a_hold_without_its_rule_ends() {
     let first = Duration::from_secs(60);
@@ -57,7 +57,7 @@ fn a_hold_without_its_rule_ends() {
     script.run("finish a 1\nlist f.6 a\nready -> nothing");
 }
 
-/// Under the reference's rules nothing is tried again: what is delayed stays so until a daemon with others comes.
+/// The reference's rules do not retry: delayed tasks stay delayed until a daemon with other rules comes.
 #[test]
 fn a_delayed_task_waits_for_other_rules() {
     let first = Duration::from_secs(60);
@@ -73,7 +73,7 @@ fn a_delayed_task_waits_for_other_rules() {
     script.run("wake\nready -> job + a p");
 }
 
-/// What was rejected is found out anew; and it is known whether a daemon was stopped.
+/// Rejected files are found anew; and it is known whether the last daemon was stopped.
 #[test]
 fn what_a_daemon_notes() {
     let mut script = Script::new(Settings::default());
@@ -121,7 +121,7 @@ fn what_ended_elsewhere_is_over() {
     script.run("ready -> nothing\ncounts -> rows 3, failed 1");
 }
 
-/// One that is out still has its lease: its worker may live on.
+/// A job that is still out keeps its lease: its worker may be alive.
 #[test]
 fn what_is_out_elsewhere_is_out() {
     let mut script = handed_out("add a=1\nadd b=1");
@@ -131,7 +131,7 @@ fn what_is_out_elsewhere_is_out() {
     );
 }
 
-/// What was put back waits; and so does what lost its lease there, to a job of its key.
+/// Tasks that were put back wait; and so does one that lost its lease there to another job of its key.
 #[test]
 fn what_waits_elsewhere_waits() {
     let mut script = Script::new(Settings::default());
@@ -146,7 +146,7 @@ fn what_waits_elsewhere_waits() {
     script.run("at 50001\nready -> job + a 1");
 }
 
-/// A backup came back: what was handed out after it was made is out under numbers that are nobody else's.
+/// A backup was restored: jobs handed out after it was made are out under numbers that are not given again.
 #[test]
 fn numbers_of_attempts_are_not_used_again() {
     let mut script = Script::new(Settings::default());

@@ -1,4 +1,4 @@
-//! The store that the tests here are about: in memory. Other stores have a file of this name, and the same tests.
+//! The store that these tests run on: in memory. Other stores have a file of this name, and the same tests.
 
 use std::collections::BTreeMap;
 
@@ -21,12 +21,12 @@ pub fn new() -> Store {
     Store::default()
 }
 
-/// From now on the store takes no batch that writes anything, or the end of that; false: it always does.
+/// From now on the store refuses batches that write anything, or no longer does. Returns false if it cannot refuse.
 pub fn refuse(_: &Store, _: bool) -> bool {
     false
 }
 
-/// No attempt that ended is kept any longer.
+/// Deletes all ended attempts.
 pub fn forget_ends(store: &mut Store) {
     store.kept_mut().ended.clear();
 }
@@ -52,7 +52,7 @@ pub fn minutes(store: &Store) -> BTreeMap<(i64, i64), i64> {
     minutes.filter(|(_, jobs)| **jobs != 0).map(|(at, jobs)| (*at, *jobs)).collect()
 }
 
-/// So many keys have a turn.
+/// The number of keys that have a turn.
 pub fn ready(store: &Store) -> usize {
     store.kept().keys.values().filter(|it| it.1.order.is_some()).count()
 }

@@ -1,4 +1,4 @@
-//! Answers of the engine in words, and scripts: operations as lines, beside what they must be answered.
+//! Answers of the engine in words, and scripts: operations as lines, with the expected answers.
 
 use shiftboss_protocol::model::{Attempt, Idle, Key, LeaseHolder, Row, Run};
 use shiftboss_queue::context::Settings;
@@ -10,12 +10,12 @@ use shiftboss_queue::records::{Edit, StoreResult};
 
 use crate::subject::{self, Store};
 
-/// What a store says, when it has said it.
+/// The output of a store's future, which must be ready.
 pub fn ready<T>(future: impl Future<Output = T>) -> T {
     subject::wait(future)
 }
 
-/// An answer, as a model says it, too.
+/// An answer, in the same words as the model's.
 pub fn answer(outcome: &Result<Outcome, Rejected>) -> String {
     use Outcome as Out;
     let Ok(outcome) = outcome else {
@@ -71,12 +71,12 @@ pub fn answer(outcome: &Result<Outcome, Rejected>) -> String {
     }
 }
 
-/// What an edit comes to.
+/// The results of edits.
 pub fn edited(answers: &StoreResult<Vec<Result<(), Rejected>>>) -> String {
     if answers.as_ref().unwrap()[0].is_ok() { "done".into() } else { "rejected".into() }
 }
 
-/// An engine that is asked in words.
+/// An engine that takes requests in words.
 pub struct Script {
     pub engine: Option<Engine<Store>>,
     settings: Settings,
@@ -100,8 +100,8 @@ impl Script {
         self.engine.as_ref().unwrap().store()
     }
 
-    /// Carries a script out: requests, each on a line or before a `;`, as `request -> answer`. What is after `#` is for people.
-    /// `job + a p`: under whatever number.
+    /// Carries a script out: requests, each on a line or before a `;`, as `request -> answer`. Text after `#` is a
+    /// comment. `job + a p`: a job with any number.
     pub fn run(&mut self, script: &str) {
         let lines = script.lines().map(|line| line.split('#').next().unwrap_or_default());
         for step in lines.flat_map(|line| line.split(';')).map(str::trim) {
@@ -119,7 +119,7 @@ impl Script {
         }
     }
 
-    /// What is joined by `&` is one batch.
+    /// Requests joined by `&` are one batch.
     pub fn say(&mut self, request: &str) -> String {
         if request.contains(" & ") {
             let words = |it: &str| operation(&it.split_whitespace().collect::<Vec<_>>());
@@ -136,7 +136,7 @@ impl Script {
                 self.now += seconds.parse::<i64>().unwrap();
                 String::new()
             }
-            // Somebody sets the clock.
+            // The clock is set.
             ["clock", seconds] => {
                 let by = seconds.parse::<i64>().unwrap();
                 self.now += by;
@@ -171,7 +171,7 @@ impl Script {
         }
     }
 
-    /// What the store has, and what ended, if that is asked for.
+    /// The store's content, or what ended, if the words ask for that.
     fn look(&mut self, words: &[&str]) -> Option<String> {
         Some(match words {
             ["ends"] => {

@@ -1,6 +1,7 @@
 //! What waits on the broker, as `shiftboss status` shows it.
 //!
-//! Part of the daemon's [`server`](super). The broker is asked every few seconds, and who wants to know is answered from memory.
+//! Part of the daemon's [`server`](super). The broker is asked every few seconds, and operators are answered from
+//! memory.
 
 use std::time::Duration;
 
@@ -28,8 +29,8 @@ impl Server {
         BrokerLive { url, connected, relays, ..backlog.unwrap_or_default() }
     }
 
-    /// Asks the broker, for as long as there is a connection. A queue that is gone is for those who use it to find: what is
-    /// not known is asked again.
+    /// Asks the broker for as long as there is a connection. A missing queue is left to its users to report; here the
+    /// question is only repeated.
     pub(super) async fn watch_backlog(&self, link: &Link) -> std::convert::Infallible {
         let mut looks = interval(ASK_EVERY);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -41,7 +42,7 @@ impl Server {
         }
     }
 
-    /// On a channel for it, which an error closes.
+    /// On a channel of its own, because an error closes it.
     async fn look(&self, link: &Link) -> lapin::Result<BrokerLive> {
         let channel = link.channel().await?;
         let topology = &self.broker.topology;

@@ -1,8 +1,9 @@
-//! Which queue a prefix of the broker is for: the first daemon says so there, and one that has another queue serves no relays.
+//! Which queue a prefix on the broker is for: the first daemon claims it there, and a daemon with another queue does
+//! not serve relays.
 //!
-//! Asked by the daemon's [`server`](super) before it takes anything, over each connection. The broker keeps it as an argument of a
-//! queue in which nothing ever is: it makes the queue once, whoever comes first, and refuses to make it with another argument.
-//! A message could be in somebody's hand in the moment in which the next one looks.
+//! Asked by the daemon's [`server`](super) before it takes anything, over each connection. The broker keeps it as an
+//! argument of a queue that is always empty: the first daemon makes the queue, and the broker refuses to make it with
+//! another argument. A message would not do: one daemon could be holding it at the moment when the next one looks.
 //!
 //! A queue that several daemons share has a place besides, which a copy of it does not have.
 
@@ -13,13 +14,13 @@ use crate::link::{Broker, CALL_MAX, Link};
 use crate::refusal::{self, PRECONDITION_FAILED};
 use crate::topology::{Topology, durable};
 
-/// What a broker's refusal names if it is about the kind of a queue alone.
+/// Named by a broker's refusal that only concerns a queue's type.
 const QUEUE_TYPE: &str = "x-queue-type";
 
-/// Makes the prefix this installation's, if it is nobody's.
+/// Claims the prefix for this installation, if it is free.
 ///
 /// # Errors
-/// `Foreign` when it is another one's; else what keeps the broker from saying so.
+/// `Foreign` if another installation has it; else why the broker could not tell.
 pub(super) async fn claim(
     broker: &Broker,
     link: &Link,

@@ -1,10 +1,10 @@
-//! Where the queue is whose relays are served: a lease on the broker says in which file, or in which database of a server. The daemon
-//! of a copy, which is another one, waits until the lease is over.
+//! A lease on the broker names the file, or the database of a server, with the queue whose relays are served. The
+//! daemon of a copy, which is another file or database, waits until the lease is over.
 //!
-//! Taken by the daemon's [`server`](super) over each connection, before it takes anything else. It is a queue in which nothing ever
-//! is: the broker makes it once, refuses to make it for another file, and deletes it some time after nobody consumes it any more.
-//! So a daemon that lost its connection, or the node that this was to, is not kept out by what it was itself, and the daemons of one
-//! database have it together.
+//! Taken by the daemon's [`server`](super) over each connection, before it takes anything else. It is a queue that is
+//! always empty: the broker makes it once, refuses to make it for another file, and deletes it some time after its last
+//! consumer is gone. So a daemon that lost its connection, or its node, is not kept out by its own former lease, and
+//! the daemons of one database share it.
 
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -26,9 +26,9 @@ use crate::topology::durable;
 /// Differs between machines and each time that one of them starts.
 const BOOT: &str = "/proc/sys/kernel/random/boot_id";
 
-/// For how long the relays of a file are kept for its daemon that is gone.
+/// For how long the lease of a file is kept after its daemon is gone.
 const FILE_MS: i32 = 10_000;
-/// For how long those of a database are: longer than its daemons take to come back when the broker lost them all.
+/// For how long that of a database is: longer than its daemons take to come back after the broker has lost them all.
 const DATABASE_MS: i32 = 60_000;
 
 #[derive(Debug)]
@@ -38,10 +38,10 @@ pub(super) struct Holder {
 }
 
 impl Holder {
-    /// A file, and on which machine it is. Its lock keeps other daemons from it.
+    /// A file and its machine. The file's lock keeps other daemons away from it.
     ///
     /// # Errors
-    /// `Busy` when it is not there.
+    /// `Busy` if it does not exist.
     pub(super) fn of_file(file: &Path) -> StoreResult<Self> {
         let why = |error: io::Error| {
             StoreError::Busy(format!("{} is not there: {error}", file.display()))
@@ -49,13 +49,13 @@ impl Holder {
         Ok(Self { name: place_of(file).map_err(why)?, expires_ms: FILE_MS })
     }
 
-    /// A database, by what the store says of where it is.
+    /// A database, by the place that the store reports.
     pub(super) fn of_database(place: Arc<str>) -> Self {
         Self { name: place.to_string(), expires_ms: DATABASE_MS }
     }
 }
 
-/// Kept until it [`is_lost`], or given up.
+/// Held until it [`is_lost`], or is given up.
 pub(super) struct Lease {
     channel: Channel,
     consumer: Consumer,
@@ -87,7 +87,7 @@ pub(super) async fn take(broker: &Broker, link: &Link, holder: &Holder) -> Store
     })
 }
 
-/// Resolves when somebody has deleted the lease, or the connection has ended.
+/// Resolves when the lease was deleted, or the connection has ended.
 pub(super) async fn is_lost(lease: &mut Option<Lease>) -> lapin::Error {
     let Some(lease) = lease else { return std::future::pending().await };
     while let Some(delivery) = lease.consumer.next().await {
@@ -98,8 +98,8 @@ pub(super) async fn is_lost(lease: &mut Option<Lease>) -> lapin::Error {
     super::ended()
 }
 
-/// Gives the lease up, so that nobody has to wait: the last daemon that has it does so. Another one that takes it in this very
-/// moment does so again.
+/// Gives the lease up, so that others need not wait: only if no other daemon has it. A daemon that has just taken it
+/// takes it again.
 pub(super) async fn give_up(Lease { channel, consumer }: Lease) {
     let given_up = async {
         let passive = QueueDeclareOptions { passive: true, ..durable() };

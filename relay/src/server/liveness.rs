@@ -1,4 +1,4 @@
-//! Which relays live: those that were heard of within a few seconds.
+//! Which relays are alive: those that were heard from within a few seconds.
 //!
 //! Kept by the daemon's [`server`](super), in memory and on the monotonic clock. Pure.
 
@@ -9,10 +9,10 @@ use std::time::Duration;
 use shiftboss_queue::operation::Relay;
 use tokio::time::Instant;
 
-/// A relay that is not heard of for so long is taken for dead.
+/// A relay that is not heard from for this long is taken for dead.
 pub(super) const SILENCE_MAX: Duration = Duration::from_secs(6);
 
-/// One that lives is heard of more often.
+/// A live relay is heard from more often than this.
 const QUIET_AFTER: Duration = Duration::from_millis(2_500);
 
 #[derive(Default)]
@@ -21,13 +21,14 @@ pub(super) struct Liveness {
 }
 
 struct Known {
-    /// Its beat is how often it was heard of.
+    /// Its beat is how often it was heard from.
     relay: Relay,
     last_seen: Instant,
 }
 
 impl Liveness {
-    /// These have joined; each counts as heard of now. While a daemon hears nobody, nobody is silent.
+    /// These relays have joined; each counts as heard from now. While a daemon hears no relay at all, none counts as
+    /// silent.
     pub(super) fn reset(&mut self, relays: Vec<Relay>, now: Instant) {
         let known = relays.into_iter().map(|relay| (relay.epoch, Known { relay, last_seen: now }));
         self.relays = known.collect();
@@ -45,7 +46,7 @@ impl Liveness {
         }
     }
 
-    /// Those that have joined a queue of several daemons, by how often any of those heard of them.
+    /// Relays that have joined a shared queue, by how often any of its daemons heard from them.
     pub(super) fn heard_by_all(&mut self, relays: Vec<Relay>, now: Instant) {
         self.relays.retain(|epoch, _| relays.iter().any(|relay| relay.epoch == *epoch));
         for relay in relays {
@@ -56,7 +57,7 @@ impl Liveness {
         }
     }
 
-    /// Those that have joined, by name, and for how long each has said nothing.
+    /// Relays that have joined, by name, and for how long each has been silent.
     pub(super) fn heard(&self, now: Instant) -> Vec<(Arc<str>, Duration)> {
         let heard = self.relays.values();
         let mut heard: Vec<_> = heard
@@ -66,17 +67,17 @@ impl Liveness {
         heard
     }
 
-    /// Whether one of them may not be able to speak.
+    /// Whether one of them may be unable to send.
     pub(super) fn is_anybody_quiet(&self, now: Instant) -> bool {
         self.relays.values().any(|known| known.last_seen + QUIET_AFTER <= now)
     }
 
-    /// Nobody can be heard of.
+    /// No relay can be heard now.
     pub(super) fn note_all_seen(&mut self, now: Instant) {
         self.relays.values_mut().for_each(|known| known.last_seen = now);
     }
 
-    /// The other process that has a name and may live, and how often it was heard of.
+    /// The other process that has a name and may be alive, and how often it was heard from.
     pub(super) fn holder(
         &self,
         name: &str,
@@ -93,7 +94,7 @@ impl Liveness {
         self.relays.get(&epoch).map(|known| &*known.relay.name)
     }
 
-    /// Those that are to be taken for dead, with their names. They stay until they are [forgotten](Self::forget).
+    /// Relays to take for dead, with their names. They stay until they are [forgotten](Self::forget).
     pub(super) fn silent(&self, now: Instant) -> Vec<(i64, Arc<str>)> {
         let silent = self.relays.iter().filter(|(_, known)| known.last_seen + SILENCE_MAX <= now);
         silent.map(|(epoch, known)| (*epoch, known.relay.name.clone())).collect()
@@ -112,7 +113,7 @@ mod tests {
         Relay { name: name.into(), process: process.into(), epoch, beat: 0 }
     }
 
-    /// A name is its process's while that is heard of, and a silent one is told until it is forgotten.
+    /// A name belongs to its process while that is heard from, and a silent relay is reported until it is forgotten.
     #[test]
     fn silence_is_death() {
         let (start, mut liveness) = (Instant::now(), Liveness::default());
@@ -141,7 +142,8 @@ mod tests {
         assert_eq!(liveness.silent(later + SILENCE_MAX), []);
     }
 
-    /// Where several daemons share a queue, a relay lives that any of them hears of, and is gone for all when it left one.
+    /// If several daemons share a queue, a relay is alive while any of them hears from it, and gone for all when it
+    /// left one.
     #[test]
     fn others_hear_too() {
         let (start, mut liveness) = (Instant::now(), Liveness::default());

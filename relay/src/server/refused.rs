@@ -1,4 +1,4 @@
-//! Messages that are refused: each becomes a dead letter, the log names it, and whoever sent it is answered.
+//! Refused messages: each becomes a dead letter, is logged, and its sender is answered.
 //!
 //! Part of the daemon's [`server`](super).
 
@@ -12,7 +12,7 @@ use crate::link::Link;
 use crate::message::{Reply, Unfit};
 
 impl Server {
-    /// Makes a dead letter of it, and says so.
+    /// Makes a dead letter of it, and logs that.
     pub(super) async fn refuse(
         &self,
         link: &Link,
@@ -35,7 +35,7 @@ impl Server {
     }
 }
 
-/// As much of a body as says under which epoch it was sent, whatever else is wrong with it.
+/// The part of a body that says under which epoch it was sent, whatever else is wrong with it.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Body {
@@ -59,7 +59,7 @@ fn epoch_of(body: &[u8]) -> Option<i64> {
 mod tests {
     use super::*;
 
-    /// Who sent a message is known though it has what this version does not know.
+    /// The sender of a message is recognised even if it has members that this version does not know.
     #[test]
     fn an_epoch_is_read_whatever_else_is_wrong() {
         for (body, epoch) in [

@@ -24,7 +24,8 @@ use crate::message::{
     ANSWER_BYTES_MAX, ESCAPED_BYTES_MAX, HAND_OUTS_MAX, Reply, Request, check, decode, encode,
 };
 
-/// How long the next word of a relay is waited for whose name somebody asks for: less than that one waits. It speaks each second.
+/// How long to wait for a sign of life of a relay whose name another one wants: less than that one waits. A relay sends
+/// one each second.
 const WORD_PATIENCE: Duration = Duration::from_secs(3);
 const WORD_LOOK: Duration = Duration::from_millis(200);
 const SECOND_OF_NAME: &str =
@@ -52,8 +53,8 @@ impl Server {
         }
     }
 
-    /// Answers one request. What fails on the way leaves it on the broker, and ends the connection: the next one comes after a
-    /// pause, and makes the queues that are missing.
+    /// Answers one request. A failure leaves it on the broker, and ends the connection: the next connection comes after
+    /// a pause, and makes missing queues.
     async fn handle(&self, link: &Link, delivery: Delivery) {
         let read = decode(version(&delivery.properties), &delivery.data);
         let read = read.and_then(|request: Request| request.check().map(|()| request));
@@ -83,7 +84,7 @@ impl Server {
             StoreError::Full(text) => Reply::Full(text),
             StoreError::Rejected(text) => Reply::Refused(text),
             StoreError::Displaced(text) => Reply::Taken(text),
-            // Of what ends this daemon the next one will know more.
+            // If the error ends this daemon, the next one can answer.
             error => Reply::Busy(error.to_string()),
         })
     }
@@ -104,10 +105,10 @@ impl Server {
         Ok(Reply::Joined(joined))
     }
 
-    /// The other process that has a name, if it lives: its next word is waited for.
+    /// The other process that has a name, if it is alive: waits for its next sign of life.
     ///
     /// # Errors
-    /// `Busy` when it says nothing, and was heard of too recently to be dead.
+    /// `Busy` if it is silent, but was heard from too recently to be dead.
     async fn living_holder(&self, name: &str, process: &str) -> StoreResult<Option<Arc<str>>> {
         let Some(first) = self.holder(name, process).await? else { return Ok(None) };
         let deadline = Instant::now() + WORD_PATIENCE;
@@ -124,7 +125,7 @@ impl Server {
         )))
     }
 
-    /// The other process that has a name and may live, with a number that moves while it does.
+    /// The other process that has a name and may be alive, with a number that changes while it is.
     async fn holder(&self, name: &str, process: &str) -> StoreResult<Option<(Arc<str>, i64)>> {
         if !self.is_shared {
             return Ok(self.liveness.borrow().holder(name, process, Instant::now()));
@@ -134,27 +135,27 @@ impl Server {
         Ok(known.into_iter().find(is_other).map(|relay| (relay.process, relay.beat)))
     }
 
-    /// Has storage carry out what a relay may ask; each operation that it may not is rejected in its place, and of many hand-outs
-    /// the last ones are put off.
+    /// Has storage carry out what a relay may ask. Each operation that it may not ask is rejected in its place, and of
+    /// too many hand-outs the last ones are put off.
     async fn perform(&self, batch: Relayed) -> StoreResult<RelayAnswer> {
         let Relayed { epoch, lane, number, operations } = batch;
         let operators = self.may_operate(epoch).await?;
         let here = answered_here(&operations, operators);
         let asked = operations.into_iter().zip(&here).filter(|(_, answer)| answer.is_none());
         let operations: Vec<Operation> = asked.map(|(operation, _)| operation).collect();
-        // One that had none says by its number what the queue is to have.
+        // A batch that had none from the start says by its number what the queue must have.
         let is_emptied = operations.is_empty() && !here.is_empty();
         let number = if is_emptied { 0 } else { number };
         match self.ask(Relayed { epoch, lane, number, operations }).await? {
             RelayAnswer::Answered(outcomes) => {
                 let mut outcomes = outcomes.into_iter();
                 let merged = here.into_iter().map(|answer| answer.or_else(|| outcomes.next()));
-                // Too few: the number was another batch's.
+                // Too few answers: the number belonged to another batch.
                 let Some(mut merged) = merged.collect::<Option<Vec<_>>>() else {
                     return Ok(RelayAnswer::Outdated);
                 };
-                // Asked again, this is done again: an attempt that was taken back stays so. Together they are one batch of
-                // storage.
+                // A repeated request repeats this: an attempt that was taken back stays so. Together they are one batch
+                // of storage.
                 let surplus = put_off(&mut merged).into_iter();
                 try_join_all(surplus.map(|undo| self.ask(undo))).await?;
                 Ok(RelayAnswer::Answered(merged))
@@ -168,7 +169,7 @@ impl Server {
             return Ok(false);
         }
         if self.is_shared && self.liveness.borrow().name(epoch).is_none() {
-            // It has joined at another daemon, or is gone.
+            // The relay has joined at another daemon, or is gone.
             let known = self.ask(KnownRelays).await?;
             self.liveness.borrow_mut().reset(known, Instant::now());
         }
@@ -179,7 +180,7 @@ impl Server {
 
 type Answered = Result<Outcome, Rejected>;
 
-/// What storage is not asked: what may not be, and hand-outs behind the first ones.
+/// Operations that are not passed to storage: those that a relay may not ask, and hand-outs beyond the limit.
 fn answered_here(operations: &[Operation], operators: bool) -> Vec<Option<Answered>> {
     let mut hand_outs = 0;
     let answer = |operation: &Operation| {
@@ -194,7 +195,8 @@ fn answered_here(operations: &[Operation], operators: bool) -> Vec<Option<Answer
     operations.iter().map(answer).collect()
 }
 
-/// Puts off the last of those jobs that are too much for one message; they are to be taken back. The first one always fits.
+/// Puts off the last jobs if there are too many for one message, and returns the operations that take them back. The
+/// first one always fits.
 fn put_off(answered: &mut [Answered]) -> Vec<Undo> {
     let (mut bytes, mut surplus) = (0, Vec::new());
     for outcome in answered {
@@ -210,7 +212,7 @@ fn put_off(answered: &mut [Answered]) -> Vec<Undo> {
     surplus
 }
 
-/// At the most, for small ones, which are not looked at.
+/// An upper bound for small texts, which are not scanned.
 fn encoded_bytes(text: &str) -> usize {
     let most = text.len() * ESCAPED_BYTES_MAX;
     if most <= ANSWER_BYTES_MAX / HAND_OUTS_MAX { most } else { encode(&text).len() }
@@ -224,7 +226,7 @@ mod tests {
     use super::*;
     use crate::message::{BODY_BYTES_MAX, Reply};
 
-    /// Of many hand-outs the last ones are put off, and nothing else is.
+    /// Of too many hand-outs the last ones are put off, and nothing else.
     #[test]
     fn hand_outs_are_few() {
         let mut operations =
@@ -236,7 +238,7 @@ mod tests {
         assert_eq!(here[HAND_OUTS_MAX], Some(Ok(Outcome::Dispatch(Dispatched::Later))));
     }
 
-    /// Whatever the payloads are, the answer is a message that may be, and no job is lost.
+    /// Whatever the payloads are, the answer is a valid message, and no job is lost.
     #[test]
     fn answers_fit() {
         for payload in

@@ -1,8 +1,8 @@
 //! Takes rows of lists from the ranges' queues, has storage add them, and answers.
 //!
-//! Part of the daemon's [`server`](super). What has come while storage was at work is added together. A message is acknowledged
-//! when its rows are on disk and its answer is published, so a daemon that dies leaves it to the next one, which adds nothing
-//! twice. What storage cannot do now is tried again, and the broker holds the rest back.
+//! Part of the daemon's [`server`](super). Rows that came while storage was at work are added together. A message is
+//! acknowledged when its rows are on disk and its answer is published, so a daemon that dies leaves it to the next one,
+//! which adds nothing twice. If storage cannot add rows now, this is tried again, and the broker holds the rest back.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -28,25 +28,25 @@ use crate::topology::Topology;
 
 /// Messages of a range that are taken before the first of them is answered; each may be as large as a message.
 const PREFETCH: u16 = 4;
-/// Rows that are added at once: those of the messages of one relay lie near each other in the store, and the more of them share a
-/// transaction, the fewer pages are written twice. A worker's request waits for one such transaction.
+/// Most rows that are added at once: rows of one relay's messages lie near each other in the store, and the more of
+/// them share a transaction, the fewer pages are written twice. A worker's request waits for one such transaction.
 const ROWS_AT_ONCE: usize = 1_000;
-/// Bytes of messages that are read at once: workers wait meanwhile.
+/// Most bytes of messages that are read at once: workers wait meanwhile.
 const BYTES_AT_ONCE: usize = 1024 * 1024;
-/// Additions that are asked of storage at once: one is under way, and the next one waits there.
+/// Additions that are sent to storage at once: one is under way, and the next one waits there.
 const AT_ONCE: usize = 2;
 const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(30));
 
 struct Taken {
     delivery: Delivery,
-    /// `None`: nothing that storage could be asked.
+    /// `None`: nothing to pass to storage.
     rows: Option<RelayedRows>,
     unfit: Option<Unfit>,
 }
 
 impl Taken {
-    /// Of rows that are not fit the number counts all the same: those behind them are to be added. They are rejected, as those of a
-    /// run that nobody registered.
+    /// The number of unfit rows counts all the same, because the rows after them must be added. They are rejected like
+    /// those of an unregistered run.
     fn new(delivery: Delivery) -> Self {
         let read = decode::<RelayedRows>(version(&delivery.properties), &delivery.data);
         let range = Topology::range_of_key(delivery.routing_key.as_str());
@@ -70,10 +70,10 @@ impl Taken {
     }
 }
 
-/// What comes by the ranges' queues. An error tells that a consumer has ended, for its range would be taken by nobody.
+/// Messages from the ranges' queues. The end of a consumer is an error, because its range would no longer be served.
 pub(super) type Messages = SelectAll<BoxStream<'static, lapin::Result<Delivery>>>;
 
-/// Takes what comes by the ranges' queues, on a channel of its own.
+/// Takes messages from the ranges' queues, on a channel of its own.
 pub(super) async fn open(server: &Server, link: &Link) -> lapin::Result<Messages> {
     let channel = link.channel().await?;
     channel.basic_qos(PREFETCH, BasicQosOptions::default()).await?;
@@ -88,7 +88,7 @@ pub(super) async fn open(server: &Server, link: &Link) -> lapin::Result<Messages
     Ok(select_all(consumers))
 }
 
-/// Has rows added, together with all that have come meanwhile. Returns when the connection, or a consumer, has ended.
+/// Has rows added, together with all that came meanwhile. Returns when the connection, or a consumer, has ended.
 pub(super) async fn take(
     server: &Rc<Server>,
     link: &Rc<Link>,
@@ -125,7 +125,7 @@ pub(super) async fn take(
     }
 }
 
-/// Adds rows and answers each message. What fails on the way leaves them on the broker, and ends the connection.
+/// Adds rows and answers each message. A failure leaves them on the broker, and ends the connection.
 async fn handle(server: &Server, link: &Link, taken: Vec<Taken>, permit: OwnedSemaphorePermit) {
     let parts: Vec<RelayedRows> = taken.iter().filter_map(|taken| taken.rows.clone()).collect();
     let mut answers = add(server, parts).await.into_iter();

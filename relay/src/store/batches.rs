@@ -1,7 +1,7 @@
 //! The batches of a lane: one at a time, each carried out once however often it is sent.
 //!
-//! Each of the relay's stores has one. A batch that changes something has a number, which stays the last one until it is
-//! answered: what a daemon says that it could not do may be on its way to storage all the same.
+//! Each of the relay's stores has one. A batch that changes something has a number, and no later one is sent until it
+//! is answered: even if a daemon says that it could not carry it out, it may still be on its way to storage.
 
 use std::sync::atomic::Ordering;
 
@@ -17,11 +17,11 @@ pub(super) type Outcomes = Vec<Result<Outcome, Rejected>>;
 pub(super) struct Batches {
     lane: Lane,
     number: i64,
-    /// The last batch, if what came of it is not known.
+    /// The last batch, if its result is not known.
     unanswered: Option<Vec<Operation>>,
 }
 
-/// Whom a batch is sent to, and as whom.
+/// Over which connection, and as which relay, a batch is sent.
 #[derive(Clone, Copy)]
 pub(super) struct Asker<'a> {
     pub(super) membership: &'a Membership,
@@ -38,7 +38,7 @@ impl Batches {
         self.unanswered.is_some()
     }
 
-    /// Learns what came of the batch that was not answered, which is asked again before any other.
+    /// Learns the result of the unanswered batch, which is sent again before any other.
     pub(super) async fn resolve(
         &mut self,
         asker: Asker<'_>,
@@ -51,7 +51,7 @@ impl Batches {
         Ok(operations.into_iter().zip(outcomes).collect())
     }
 
-    /// Has a batch carried out, under the next number if it changes something. None is to be unanswered.
+    /// Has a batch carried out, under the next number if it changes something. There must be no unanswered one.
     pub(super) async fn ask(
         &mut self,
         asker: Asker<'_>,
@@ -85,8 +85,8 @@ impl Batches {
         }
     }
 
-    /// A batch of which something was done that is to last is in the queue with its number, whatever becomes of this daemon. What
-    /// was rejected may not have come as far as that.
+    /// A batch with a lasting effect is in the queue with its number, whatever happens to this daemon. A rejected one
+    /// may not have got that far.
     fn note_kept(&self, asker: Asker<'_>, outcomes: &Outcomes) {
         let operations = self.unanswered.iter().flatten();
         let mut lasting = operations.zip(outcomes).filter(|(asked, _)| !asked.only_reads());
@@ -107,7 +107,7 @@ impl Batches {
             Reply::Batch(answer) => Ok(answer),
             Reply::Refused(text) => {
                 self.unanswered = None;
-                // One request of the batch is too much; the others are asked again without it.
+                // One request of the batch is too large; the others are sent again without it.
                 Err(StoreError::Busy(text))
             }
             other => Err(failure(other)),

@@ -1,4 +1,4 @@
-//! What a relay's store is told beside its calls: hints that there may be work, and that it was taken for dead.
+//! What a relay's store learns outside its calls: hints that there may be work, and that it was taken for dead.
 //!
 //! Raised by the tasks of its connection; the StorageActor polls it through the store.
 
@@ -10,11 +10,11 @@ use shiftboss_actors::store::{Changed, Polls};
 use shiftboss_protocol::backoff::random;
 use tokio::time::Instant;
 
-/// Hints that come closer together are taken for one.
+/// Hints that come closer together count as one.
 const HINTS_APART: Duration = Duration::from_millis(100);
-/// All relays hear a hint at once: each looks after a random part of this.
+/// All relays get a hint at once: each waits for a random part of this before it looks.
 const SPREAD: Duration = Duration::from_millis(50);
-/// Daemons send a hint each half a minute, if nothing else: without one for longer, none arrives.
+/// Daemons send a hint at least every half minute: if none came for this long, hints do not arrive.
 const HINTS_TRUSTED: Duration = Duration::from_secs(70);
 
 #[derive(Default)]
@@ -29,9 +29,9 @@ struct State {
     waker: Option<Waker>,
     lost: Option<i64>,
     last_hint: Option<Instant>,
-    /// Raised for a hint last.
+    /// When it was last raised for a hint.
     last_raised: Option<Instant>,
-    /// It is to be raised for hints that came too close.
+    /// It must be raised later, for hints that came too close together.
     is_due: bool,
 }
 
@@ -59,7 +59,8 @@ impl ChangeSignal {
         self.state().lost == Some(epoch)
     }
 
-    /// There may be work. However fast hints come, it is looked for: soon, or a little later for all that came meanwhile.
+    /// There may be work. However fast hints come, the store looks for it: soon, or a little later for all hints that
+    /// came meanwhile.
     pub(super) fn note_hint(self: &std::sync::Arc<Self>) {
         let now = Instant::now();
         let mut state = self.state();
@@ -107,7 +108,7 @@ mod tests {
 
     use super::*;
 
-    /// Hints that never end starve nobody: at 20 a second for two seconds it is looked for work 4 to 25 times.
+    /// Endless hints do not starve workers: at 20 a second for two seconds there are 4 to 25 looks for work.
     #[tokio::test(start_paused = true)]
     async fn hints_without_end_are_looked_after() {
         let signal = Arc::new(ChangeSignal::default());
@@ -126,7 +127,7 @@ mod tests {
         assert_eq!(signal.look_every(), Polls::default().alone);
     }
 
-    /// One hint is told within a twentieth of a second.
+    /// A single hint is passed on within a twentieth of a second.
     #[tokio::test(start_paused = true)]
     async fn a_hint_is_heard_soon() {
         let signal = Arc::new(ChangeSignal::default());

@@ -1,7 +1,8 @@
-//! A relay's store for lists: rows go by their ranges' queues, all else in batches, as jobs do.
+//! A relay's store for lists: rows go by their ranges' queues, everything else in batches, like jobs.
 //!
-//! The watcher and the tails ask it, through a StorageActor of their own, so what waits here holds up no worker. A run's position
-//! moves when all rows before it are answered, in a batch of its own. What is asked again after an error is gone on with.
+//! The watcher and the tails use it, through a StorageActor of their own, so what waits here does not hold up workers.
+//! A run's position moves when all rows before it are answered, in a batch of its own. A request repeated after an
+//! error continues where it stopped.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,7 +24,7 @@ use super::membership::{Membership, misunderstood};
 use super::row_sender::RowSender;
 use crate::message::MessageSize;
 
-/// How long rows are waited for before whoever asked is told that it takes longer.
+/// How long to wait for rows before the requester is answered that it takes longer.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Rows that are sent together: as many as keep daemons busy while their answers are on the way.
 const STEP_ROWS: usize = 5_000;
@@ -32,7 +33,7 @@ pub(super) struct ListStore {
     membership: Arc<Membership>,
     batches: Batches,
     sender: RowSender,
-    /// What is being added to each run. None is there twice at a time.
+    /// The transfer to each run, at most one at a time.
     transfers: HashMap<Run, Transfer>,
 }
 
@@ -61,7 +62,7 @@ impl ListStore {
         for rows in rows_of(&batch) {
             self.transfers.entry(rows.run.clone()).or_insert_with(|| Transfer::of(rows));
         }
-        // Rows that may go at once are on the broker before a daemon is asked anything: it may be away.
+        // Rows that can be sent at once go to the broker before any request to a daemon, which may be away.
         self.send_rows(asker, &batch, deadline).await?;
         self.resolve(asker).await?;
         self.begin(asker).await?;
@@ -69,7 +70,7 @@ impl ListStore {
         self.finish(asker, batch).await
     }
 
-    /// Learns what came of the batch that was not answered. Only rows remember it: all else may be asked again.
+    /// Learns the result of the unanswered batch. It is only noted for rows: everything else may be repeated.
     async fn resolve(&mut self, asker: Asker<'_>) -> StoreResult<()> {
         for (operation, outcome) in self.batches.resolve(asker).await? {
             if let Operation::AddRows(AddRows(noted)) = operation {
@@ -79,7 +80,7 @@ impl ListStore {
         Ok(())
     }
 
-    /// A batch that begins a reading is not the end of its transfer.
+    /// A batch that begins a reading does not end its transfer.
     fn note_moved(&mut self, noted: &RowBatch, outcome: Result<Outcome, Rejected>) {
         let transfer = self.transfers.get_mut(&noted.run);
         let its = transfer.filter(|transfer| transfer.behind() == *noted);
@@ -88,7 +89,7 @@ impl ListStore {
         }
     }
 
-    /// Waits for rows that were sent for somebody who has given up, of runs that are asked about now.
+    /// Waits for rows of the present request's runs that were sent for an earlier request, which was given up.
     async fn end_others(
         &mut self,
         asker: Asker<'_>,
@@ -108,7 +109,7 @@ impl ListStore {
         Ok(())
     }
 
-    /// Says that files are read anew, before rows of them are sent.
+    /// Announces that files are read anew, before their rows are sent.
     async fn begin(&mut self, asker: Asker<'_>) -> StoreResult<()> {
         let is_due = |transfer: &&mut Transfer| !transfer.is_begun && transfer.end.is_none();
         let mut anew: Vec<&mut Transfer> = self.transfers.values_mut().filter(is_due).collect();
@@ -145,7 +146,7 @@ impl ListStore {
         Ok(())
     }
 
-    /// Moves the positions, and asks all else.
+    /// Moves the positions, and sends everything else.
     async fn finish(&mut self, asker: Asker<'_>, batch: Vec<Operation>) -> StoreResult<Outcomes> {
         let (mut asked, mut known) = (Vec::new(), Vec::new());
         for operation in batch {
@@ -163,7 +164,7 @@ impl ListStore {
         outcomes.collect::<Option<_>>().ok_or_else(misunderstood)
     }
 
-    /// What is known here already, or what is to be asked.
+    /// Answers what is known here, or returns what must be sent.
     fn route(
         &mut self,
         operation: Operation,
@@ -195,13 +196,13 @@ impl Transfer {
         Self { batch: batch.clone(), is_begun, is_sent: false, end: None }
     }
 
-    /// What is noted before the rows are there, of a file that is read anew: whoever reads on begins at its start.
+    /// The note before the rows are there, for a file that is read anew: the next reader begins at its start.
     fn before(&self) -> RowBatch {
         let (position, complete, skipped) = (Position::default(), false, 0);
         RowBatch { position, complete, skipped, ..self.batch.without_rows() }
     }
 
-    /// What is noted when the rows are there.
+    /// The note when the rows are there.
     fn behind(&self) -> RowBatch {
         let RowBatch { skipped, .. } = self.batch;
         let (by_range, reading) = (true, Reading::Onward);
@@ -209,7 +210,7 @@ impl Transfer {
     }
 }
 
-/// What is added to lists with rows; all else goes as it is.
+/// The additions to lists that have rows; everything else is sent unchanged.
 fn rows_of(batch: &[Operation]) -> impl Iterator<Item = &RowBatch> {
     batch.iter().filter_map(|operation| match operation {
         Operation::AddRows(AddRows(rows)) if !rows.rows.is_empty() => Some(rows),
@@ -217,7 +218,7 @@ fn rows_of(batch: &[Operation]) -> impl Iterator<Item = &RowBatch> {
     })
 }
 
-/// The runs that an operation is about, with what goes on with rows of it that are on their way.
+/// The runs that an operation concerns, each with the batch if that continues rows that are on their way.
 fn runs_of(operation: &Operation) -> Vec<(&Run, Option<&RowBatch>)> {
     match operation {
         Operation::AddRows(AddRows(rows)) => vec![(&rows.run, Some(rows))],
@@ -255,7 +256,7 @@ impl Store for ListStore {
         Box::pin(std::future::ready(Ok(Checkpoint::Complete)))
     }
 
-    /// What is on its way is read again by the next process.
+    /// The next process reads again what is on its way.
     fn close(&mut self) -> StoreFuture<'_, ()> {
         Box::pin(std::future::ready(Ok(())))
     }

@@ -1,7 +1,7 @@
-//! That a relay has joined its installation: the connection over which it may ask, and the epoch under which it acts.
+//! A relay's membership in its installation: its connection, and the epoch under which it acts.
 //!
-//! The relay's two stores share it. Whichever is called first after a failure joins anew, and both learn of it. Beats are sent
-//! meanwhile; what is asked beside them is the stores' business.
+//! The relay's two stores share it. Whichever is called first after a failure joins anew, and both learn of it. It
+//! sends the beats; all other requests are the stores' own.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -26,7 +26,7 @@ use crate::link::{CALL_MAX, RECONNECT};
 use crate::message::{Reply, Request};
 
 const BEAT: Duration = Duration::from_secs(1);
-/// Seconds between two times that it is said that no daemon has answered yet.
+/// Seconds between two reports that no daemon has answered yet.
 const WAIT_SAID_SECONDS: u32 = 60;
 const WAITING: &str = "Waiting for a daemon: workers can connect once one has answered.";
 /// Delays before daemons that did not answer are asked again: they have delays of their own before they are back.
@@ -79,8 +79,8 @@ impl Signals {
 }
 
 impl Membership {
-    /// Joins the installation, as soon as a daemon answers; `waits` is called each time that it is said that none has. The
-    /// connection is not kept: the next one is made by whoever asks first, on its own runtime.
+    /// Joins the installation as soon as a daemon answers; `waits` is called each time that a message in the log says
+    /// that none has. The connection is not kept: the first request makes the next one, on its own runtime.
     ///
     /// # Errors
     /// As [`open`](super::open).
@@ -89,7 +89,7 @@ impl Membership {
         waits: impl Fn(),
     ) -> StoreResult<(Self, JoinedRelay)> {
         let process = this_process().into();
-        // The broker's address may be wrong; once it has answered it is waited for, too.
+        // The broker's address may be wrong; only once it has answered, we wait for it, too.
         let link = settings.broker.connect("shiftboss relay").await?;
         link.close().await;
         let mut said = Throttle::new(1, WAIT_SAID_SECONDS);
@@ -122,7 +122,7 @@ impl Membership {
     /// The connection and the epoch; joins if it has not, or was taken for dead since.
     ///
     /// # Errors
-    /// `Busy` while that fails, `Fatal` when the queue is another one, `Displaced` when somebody else has the name.
+    /// `Busy` while that fails, `Fatal` if the queue is another one, `Displaced` if another process has the name.
     pub(super) async fn joined(&self) -> StoreResult<(Arc<RpcClient>, i64)> {
         let mut state = self.state.lock().await;
         let is_good = |joined: &&Joined| {
@@ -150,7 +150,7 @@ impl Membership {
         state.reconnect.succeeded();
         state.rejoin.succeeded();
         let asked = (Arc::clone(&joined.client), joined.epoch);
-        // What it had may be others' by now, and hints were missed.
+        // Others may own by now what it had, and hints were missed.
         self.signals.raise(Changed::Runs);
         state.joined = Some(joined);
         Ok(asked)
@@ -170,7 +170,8 @@ impl Membership {
         Ok(Joined { client, epoch, beats })
     }
 
-    /// It was taken for dead under an epoch, or is ahead of the queue, and asks again once it has joined anew.
+    /// It was taken for dead under this epoch, or is ahead of the queue: the error says to repeat the request once it
+    /// has joined anew.
     pub(super) fn lost(&self, epoch: i64) -> StoreError {
         self.signals.jobs.lose(epoch);
         StoreError::Busy(
@@ -178,7 +179,7 @@ impl Membership {
         )
     }
 
-    /// Its leases are others' to see to. Who is not told finds out.
+    /// Leaves its leases to others. If the message is lost, they find out by themselves.
     pub(super) async fn leave(&self) {
         if let Some(joined) = self.state.lock().await.joined.take() {
             let leave = Request::Leave { epoch: joined.epoch };
@@ -196,7 +197,7 @@ async fn first_join(settings: &Settings, process: &Arc<str>) -> StoreResult<Join
     joined
 }
 
-/// What no other process is called, and people find it by.
+/// A unique name for this process, by which people can find it.
 fn this_process() -> String {
     format!("{} pid {} {:016x}", host_name(), std::process::id(), random())
 }
@@ -215,7 +216,7 @@ async fn join(
     }
 }
 
-/// What a reply means that does not say what was asked.
+/// The error for a reply that is not the expected answer.
 pub(super) fn failure(reply: Reply) -> StoreError {
     match reply {
         Reply::Busy(why) => {
@@ -228,7 +229,7 @@ pub(super) fn failure(reply: Reply) -> StoreError {
     }
 }
 
-/// A relay that has lived goes on trying, whatever the broker refuses.
+/// A relay that has once joined keeps trying, whatever the broker refuses.
 fn later(error: StoreError) -> StoreError {
     match error {
         StoreError::Fatal(text) => StoreError::Busy(text),
@@ -242,7 +243,7 @@ pub(super) fn misunderstood() -> StoreError {
     )
 }
 
-/// Says that the relay lives, until it is taken for dead, or the queue has gone back behind what it has answered.
+/// Sends signs of life until the relay is taken for dead, or the queue was restored to a state before its last answers.
 async fn beat(client: Arc<RpcClient>, epoch: i64, signal: Arc<ChangeSignal>) {
     loop {
         sleep(BEAT).await;
@@ -255,7 +256,7 @@ async fn beat(client: Arc<RpcClient>, epoch: i64, signal: Arc<ChangeSignal>) {
                 );
                 return signal.lose(epoch);
             }
-            // The StorageActor asks for its leases, and so has the store connect anew.
+            // The StorageActor then asks for its leases, and so makes the store connect anew.
             _ if client.is_broken() => return signal.raise(Changed::Leases),
             _ => {}
         }

@@ -1,7 +1,7 @@
 //! Rows of lists on their way to a daemon: put into messages by range, numbered, sent, and sent again until each is answered.
 //!
-//! The relay's [store for lists](super::lists) has one, and drives it while it waits. It may be left alone at any time: what is
-//! not answered then is gone on with, under another epoch also. It moves no run's position.
+//! The relay's [store for lists](super::lists) has one, and drives it while it waits. Its futures may be dropped at any
+//! time: what is not answered is continued later, even under another epoch. It does not move any run's position.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::pin::Pin;
@@ -20,13 +20,15 @@ use super::rpc_client::RpcClient;
 use crate::link::PublishError;
 use crate::message::{MessageSize, range_of};
 
-/// Messages that are not answered at most; whoever has more rows waits.
+/// Most unanswered messages; further rows wait.
 const UNANSWERED_MAX: usize = 200;
-/// What is not answered for so long is sent again, over a connection that seems to work; and then after twice as long.
+/// After this time without an answer messages are sent again, if the connection seems to work; and then after twice as
+/// long.
 const SILENCE: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(3600));
-/// Where the broker refused some, the others are waited for so long; and then twice as long: it may have lost those that are out.
+/// If the broker refused some messages, how long to wait for the others, and then twice as long: it may have lost those
+/// that are out.
 const PATIENCE: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(60));
-/// Delays before messages are sent again for which a queue had no room, or which came before others.
+/// Delays before messages are sent again that a queue had no room for, or that overtook others.
 const AGAIN: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
 
 type Sent = Pin<Box<dyn Future<Output = (u64, Result<RowsAnswer, PublishError>)> + Send>>;
@@ -41,7 +43,7 @@ pub(super) struct RowSender {
     made: u64,
     /// Those of them that are to be sent.
     to_send: BTreeSet<u64>,
-    /// Those that are to be sent again once all that are out have come back, for their order counts.
+    /// Those that must be sent again once all that are out have come back, because their order counts.
     again: BTreeSet<u64>,
     out: FuturesUnordered<Sent>,
     runs: HashMap<Run, Progress>,
@@ -52,7 +54,7 @@ pub(super) struct RowSender {
 
 struct Message {
     range: u8,
-    /// 0: it has none under this epoch.
+    /// 0: it has no number under this epoch.
     number: i64,
     run: Run,
     rows: Vec<Row>,
@@ -86,7 +88,7 @@ impl RowSender {
         }
     }
 
-    /// Adds rows of a run, in order, to those that are to be sent.
+    /// Queues rows of a run, in order, for sending.
     pub(super) fn push(&mut self, run: &Run, rows: &[Row]) {
         let mut filling: [(Vec<Row>, usize); RANGES as usize] = Default::default();
         for row in rows {
@@ -122,7 +124,7 @@ impl RowSender {
     /// Goes on until all rows of these runs are answered.
     ///
     /// # Errors
-    /// `Busy`, at the deadline also: it is to be called again.
+    /// `Busy`, also at the deadline: call it again.
     pub(super) async fn settle(
         &mut self,
         asker: Asker<'_>,
@@ -143,7 +145,7 @@ impl RowSender {
         self.runs.get(run).is_some_and(|progress| progress.unanswered > 0)
     }
 
-    /// Forgets a run, all of whose rows are answered; says why some were rejected.
+    /// Forgets a run, all of whose rows are answered; returns why some were rejected.
     pub(super) fn take_rejected(&mut self, run: &Run) -> Option<String> {
         self.runs.remove(run)?.rejected
     }
@@ -179,7 +181,7 @@ impl RowSender {
         client.renew_rows().await.map_err(|error| client.unpublished(&error))
     }
 
-    /// Under another epoch all that is not answered is sent anew, and numbered anew.
+    /// Under a new epoch everything unanswered is sent and numbered anew.
     fn number_for(&mut self, epoch: i64) {
         if self.epoch != epoch {
             self.epoch = epoch;
@@ -223,7 +225,7 @@ impl RowSender {
                 run: message.run.clone(),
                 rows: message.rows.clone(),
             };
-            // If this is given up half-way it is sent twice, under one number.
+            // If this future is dropped half-way, the message is sent twice, under one number.
             let answer = client.send_rows(&rows).await?;
             message.sent = Some(Instant::now());
             message.is_refused = false;
@@ -246,7 +248,7 @@ impl RowSender {
         match answer {
             Ok(RowsAnswer::Stored) => self.finish(sequence, None),
             Ok(RowsAnswer::Rejected(why)) => self.finish(sequence, Some(why)),
-            // What came before it was stored, and is not any more: the queue is a restored backup.
+            // What came before it had been stored, and no longer is: the queue was restored from a backup.
             Ok(RowsAnswer::Gap) if self.is_next(sequence) => return Err(self.lost(asker, sequence)),
             Ok(RowsAnswer::Lost) => return Err(self.lost(asker, sequence)),
             Ok(RowsAnswer::Gap) => _ = self.again.insert(sequence),
@@ -339,7 +341,7 @@ mod tests {
         assert_eq!(by_range.values().map(Vec::len).sum::<usize>(), rows.len());
     }
 
-    /// A row that is larger than a message may be has one for itself.
+    /// A row that exceeds a message's limit gets one of its own.
     #[test]
     fn a_large_row_has_its_own_message() {
         let mut sender = sender(100, 4);
@@ -347,7 +349,7 @@ mod tests {
         assert_eq!(sender.unanswered.len(), 3);
     }
 
-    /// Under another epoch everything is sent anew, under numbers that begin with 1; what was answered is not.
+    /// Under a new epoch everything unanswered is sent anew, with numbers from 1; what was answered is not.
     #[test]
     fn another_epoch_begins_its_numbers_anew() {
         let mut sender = sender(1, 100);

@@ -1,7 +1,7 @@
-//! A relay's connection to its broker: requests and rows go to any daemon, and each answer comes back to whoever waits for it.
+//! A relay's connection to its broker: requests and rows go to any daemon, and each answer comes back to its requester.
 //!
-//! Made by the relay's [membership](super::membership), and made anew when it fails. A request that is not answered in time may have
-//! been carried out all the same: what then is the store's to say.
+//! Made by the relay's [membership](super::membership), and made anew when it fails. A request that is not answered in
+//! time may have been carried out all the same: the store decides what to do then.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -31,13 +31,15 @@ const EXPIRATION_MS: &str = "4000";
 pub(super) struct RpcClient {
     broker: Broker,
     link: Link,
-    /// Rows have a channel of their own: what waits for room there holds up no request. It may be [renewed](Self::renew_rows).
+    /// Rows have a channel of their own, so that rows waiting for room do not hold up requests. It may be
+    /// [renewed](Self::renew_rows).
     rows: Mutex<Channel>,
     reply_queue: String,
     shared: Arc<Shared>,
     readers: [JoinHandle<()>; 2],
     last: AtomicU64,
-    /// The number of the last batch about lists that the queue has, of those that were answered over this connection. 0: none was.
+    /// The number of the last batch about lists that is known to be in the queue, among those answered over this
+    /// connection. 0: none.
     pub(super) lists_kept: AtomicI64,
 }
 
@@ -45,7 +47,7 @@ type Waiting = HashMap<String, oneshot::Sender<Result<Reply, Unfit>>>;
 
 #[derive(Default)]
 struct Shared {
-    /// Who waits, by the request's number.
+    /// Waiting requesters, by the request's number.
     waiting: Mutex<Waiting>,
     is_broken: AtomicBool,
 }
@@ -65,7 +67,7 @@ impl RpcClient {
     /// Connects; `on_hint` is called with each hint that there may be work.
     ///
     /// # Errors
-    /// As the connection's; `Busy` where no daemon has declared the queues yet.
+    /// As for the connection; `Busy` if no daemon has declared the queues yet.
     pub(super) async fn open(
         broker: &Broker,
         name: &str,
@@ -74,7 +76,7 @@ impl RpcClient {
         let link = broker.connect(&format!("shiftboss relay {name}")).await?;
         let opened = async {
             let (reply_queue, replies) = consume_own(&link.channel, FieldTable::default()).await?;
-            // Of another channel: without daemons there is no exchange yet, and that closes the channel.
+            // On another channel: without daemons there is no exchange yet, and that closes the channel.
             let hints = consume_hints(&link.channel().await?, &broker.topology.hints()).await?;
             let rows = link.confirming_channel().await?;
             Ok((reply_queue, replies, hints, Mutex::new(rows)))
@@ -93,22 +95,23 @@ impl RpcClient {
         Ok(Self { broker, link, rows, reply_queue, shared, readers, last, lists_kept })
     }
 
-    /// Whether only another one can help.
+    /// Whether only another connection can help.
     pub(super) fn is_broken(&self) -> bool {
         self.shared.is_broken.load(Ordering::Relaxed)
     }
 
-    /// Asks whichever daemon takes it.
+    /// Sends a request to any daemon.
     ///
     /// # Errors
-    /// `Busy`: whether it was carried out is not known, unless it is said that it was not taken.
+    /// `Busy`: it is not known whether it was carried out, unless the error says that it was not taken.
     pub(super) async fn ask(&self, request: &Request) -> StoreResult<Reply> {
         let (answer, properties) = self.expect_answer();
         let properties = properties.with_expiration(EXPIRATION_MS.into());
         let body = encode(request);
         let (sent, is_taken) = (boot_time(), AtomicBool::default());
         let asked = timeout(CALL_MAX, self.exchange(body, properties, answer, &is_taken)).await;
-        // It was frozen meanwhile: the daemon may have taken it for dead, and handed out what it was answered.
+        // This process was frozen meanwhile: the daemon may have taken it for dead, and handed out again the jobs in
+        // the answer.
         let is_late = boot_time().saturating_sub(sent) > CALL_MAX;
         let answered = asked.ok().filter(|answer| answer.is_err() || !is_late);
         answered.unwrap_or_else(|| Err(self.unanswered(is_taken.into_inner())))
@@ -126,8 +129,8 @@ impl RpcClient {
         })
     }
 
-    /// The broker's word that it has the request is awaited even if the answer is here before: the client keeps those for ever that
-    /// nobody awaits.
+    /// Awaits the broker's confirmation even if the answer comes first: the client keeps unawaited confirmations for
+    /// ever.
     async fn exchange(
         &self,
         body: Vec<u8>,
@@ -143,11 +146,11 @@ impl RpcClient {
         answer.wait().await.map_err(|error| self.unpublished(&error))
     }
 
-    /// Sends rows by their range's queue; those that are sent first are there first. What this returns has the daemon's answer,
-    /// however long that takes.
+    /// Sends rows by their range's queue, in order. The returned future yields the daemon's answer, however long that
+    /// takes.
     ///
     /// # Errors
-    /// `Busy`, as what is returned may fail: whether they are stored is not known.
+    /// `Busy`, also from the returned future: it is not known whether they are stored.
     pub(super) async fn send_rows(
         &self,
         rows: &RelayedRows,
@@ -170,14 +173,14 @@ impl RpcClient {
         })
     }
 
-    /// Has rows go over another channel, after a refusal: RabbitMQ 3 refuses for ever what comes to a quorum queue over a channel whose
-    /// first message for it found the queue's leader down, though it has another one by now.
+    /// Switches rows to a new channel, after a refusal: if a channel's first message for a quorum queue found the
+    /// queue's leader down, RabbitMQ 3 refuses everything on that channel for ever, even when there is a new leader.
     ///
     /// # Errors
     /// The broker's.
     pub(super) async fn renew_rows(&self) -> Result<(), PublishError> {
         let renewed = self.link.confirming_channel().await?;
-        // The old one is closed with its last user.
+        // The old channel is closed with its last user.
         *self.rows() = renewed;
         Ok(())
     }
@@ -186,7 +189,7 @@ impl RpcClient {
         self.rows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has what comes back for a message go to whoever holds what this returns.
+    /// Directs the answer to a message to the holder of the returned value.
     fn expect_answer(&self) -> (Answer, BasicProperties) {
         let id = self.last.fetch_add(1, Ordering::Relaxed).to_string();
         let (answer, received) = oneshot::channel();
@@ -197,7 +200,7 @@ impl RpcClient {
         (Answer { id, received, shared: Arc::clone(&self.shared) }, properties)
     }
 
-    /// What that a message was not answered means.
+    /// The error for a message that could not be published.
     pub(super) fn unpublished(&self, error: &PublishError) -> StoreError {
         if matches!(error, PublishError::Broker(_)) {
             self.shared.break_off();
@@ -217,14 +220,14 @@ struct Answer {
 }
 
 impl Answer {
-    /// What cannot be read tells nothing of what was done.
+    /// An unreadable answer does not show what was done.
     async fn wait(mut self) -> Result<Reply, PublishError> {
         let answer = (&mut self.received).await.map_err(|_| PublishError::NoAnswer)?;
         answer.map_err(PublishError::Unreadable)
     }
 }
 
-/// Nobody waits any more.
+/// No longer waits.
 impl Drop for Answer {
     fn drop(&mut self) {
         self.shared.waiting().remove(&self.id);
@@ -254,7 +257,7 @@ async fn consume_own(
     Ok((name, consumer))
 }
 
-/// Hints, of which one that waits is as good as many.
+/// Hints; one that waits is as good as many.
 async fn consume_hints(channel: &Channel, exchange: &str) -> lapin::Result<Consumer> {
     let mut one = FieldTable::default();
     one.insert("x-max-length".into(), AMQPValue::LongInt(1));
@@ -269,9 +272,9 @@ async fn read_replies(mut replies: Consumer, shared: Arc<Shared>) {
     while let Some(Ok(delivery)) = replies.next().await {
         let id = delivery.properties.correlation_id().as_ref().map(ToString::to_string);
         let Some(waiting) = id.and_then(|id| shared.waiting().remove(&id)) else {
-            continue; // It was given up.
+            continue; // The requester has given up.
         };
-        // Whoever gave it up in this moment asks again.
+        // If the requester has just given up, it asks again.
         let _ = waiting.send(decode(version(&delivery.properties), &delivery.data));
     }
     shared.break_off();

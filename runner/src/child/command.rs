@@ -1,5 +1,5 @@
-//! A command: what is to be run and where its output goes, its start, and what may be done with it until
-//! its end. Called by whoever runs commands; [`super::guardian`] makes the process.
+//! A command: what to run and where its output goes, its start, and what may be done with it until its end.
+//! [`super::guardian`] makes the process.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -24,9 +24,9 @@ use super::program::candidates;
 use super::pump::{Pump, pipe};
 use super::spawn::Image;
 
-/// How long a command that was asked to end (TERM) has before it is killed, if nothing is said.
+/// How long, by default, a command that was asked to end (TERM) has before it is killed.
 pub const GRACE: Duration = Duration::from_secs(10);
-/// What an init system says to us, and to us alone.
+/// Variables that an init system sets for us, and for us alone.
 const INIT_SYSTEMS: [&str; 6] = [
     "NOTIFY_SOCKET",
     "WATCHDOG_PID",
@@ -36,8 +36,8 @@ const INIT_SYSTEMS: [&str; 6] = [
     "LISTEN_FDNAMES",
 ];
 
-/// Our environment without that, by names. It stays as it is; to write it down for each command took as long as to make
-/// its process.
+/// Our environment without those, by names. It never changes, and is kept because building it for each command took as
+/// long as making the process.
 static INHERITED: LazyLock<Vec<(OsString, CString)>> = LazyLock::new(|| {
     let is_theirs = |name: &OsStr| INIT_SYSTEMS.iter().any(|theirs| name == *theirs);
     let ours = env::vars_os().filter(|(name, _)| !is_theirs(name));
@@ -55,8 +55,8 @@ pub enum Stream {
     Err,
 }
 
-/// Takes what a command writes, in pieces as they are read (32 KiB at most, at no particular
-/// boundary). It is called on the runtime's thread: the command waits meanwhile, and all else too.
+/// Takes what a command writes, in pieces as they are read (at most 32 KiB, at no particular boundary). It is called on
+/// the runtime's thread: the command waits meanwhile, and so does everything else.
 pub type Sink = Box<dyn FnMut(Stream, &[u8]) + Send>;
 
 pub enum Output {
@@ -68,23 +68,23 @@ pub enum Output {
     Stderr(Sink),
 }
 
-/// A command with its limits: what `fetch`, `on-change`, the runner and the daemon's fetchers have run.
+/// A command with its limits, as `fetch`, `on-change`, the runner and the daemon's fetchers run it.
 #[derive(Debug, Clone)]
 pub struct CommandSpec {
     /// The program; looked for in `PATH` unless it has a slash.
     pub program: OsString,
-    /// What it is called with, itself apart.
+    /// Its arguments, without its own name.
     pub arguments: Vec<OsString>,
     pub environment: Vec<(OsString, OsString)>,
     /// Where it runs; `None`: where we do.
     pub directory: Option<PathBuf>,
-    /// How long it may run; then it is ended, and the end is [`End::TimedOut`].
+    /// How long it may run; then it is terminated, and its end is [`End::TimedOut`].
     pub time_limit: Option<Duration>,
     pub grace: Duration,
 }
 
 impl CommandSpec {
-    /// `program` with nothing else said: no arguments, no limit, the usual grace.
+    /// `program` with the defaults: no arguments, no limit, the usual grace.
     pub fn new(program: impl Into<OsString>) -> Self {
         Self {
             program: program.into(),
@@ -96,7 +96,7 @@ impl CommandSpec {
         }
     }
 
-    /// What is executed: with our environment, and with its own.
+    /// The image to execute: with our environment, and with its own.
     fn image(&self) -> Result<Image, NulError> {
         let mut own: BTreeMap<&OsStr, &OsStr> =
             self.environment.iter().map(|(name, value)| (&**name, &**value)).collect();
@@ -113,15 +113,15 @@ impl CommandSpec {
     }
 }
 
-/// A command that was started. Dropped, it is killed. Somebody must wait for it, or its time limit is not kept.
+/// A command that was started. If dropped, it is killed. It must be waited for, or its time limit is not kept.
 pub struct Running {
     process: Process,
     guardian: Guardian,
-    /// Ends of children, since before the process was made.
+    /// Signals of ended children, subscribed to before the process was made.
     children: unix::Signal,
     /// One for each stream that comes to us.
     pumps: Vec<Pump>,
-    /// When it is asked to end; once it was, when it is killed.
+    /// When to ask it to end; after that, when to kill it.
     deadline: Option<Instant>,
     grace: Duration,
     is_ending: bool,
@@ -130,8 +130,8 @@ pub struct Running {
 }
 
 impl Guardian {
-    /// Starts a command; without an input it has an empty one. To be called in a tokio runtime with time and IO, and on
-    /// a thread that lives as long as the process: the kernel kills the command when the thread ends.
+    /// Starts a command; without an input it gets an empty one. Call it in a tokio runtime with time and IO, on a
+    /// thread that lives as long as the process: the kernel kills the command when the thread ends.
     pub fn start(
         &self,
         spec: &CommandSpec,
@@ -155,7 +155,7 @@ impl Guardian {
         let process =
             self.spawn(&spec.program, &image, [input.as_fd(), out.as_fd(), err.as_fd()])?;
         drop((out, err));
-        // A time beyond what the clock can say is no limit.
+        // A time beyond the clock's range is no limit.
         let deadline = spec.time_limit.and_then(|limit| Instant::now().checked_add(limit));
         Ok(Running {
             process,
@@ -209,14 +209,14 @@ fn start_pumps(sink: Sink, pipes: Pipes) -> Vec<Pump> {
 }
 
 impl Running {
-    /// Waits for the command's end. All its output has been passed on then, nothing of its group is
-    /// left, and it is reaped. May be dropped and called again; the end stays the same.
+    /// Waits for the command's end. When it returns, all output has been passed on, nothing of the group is left, and
+    /// the process is reaped. May be dropped and called again; the end stays the same.
     pub async fn wait(&mut self) -> End {
         let end = match self.end {
             Some(end) => end,
             None => self.reaped().await,
         };
-        // The command has ended for all of them, before the first one is waited for.
+        // Every pump learns that the command has ended before we wait for the first one.
         self.pumps.iter_mut().for_each(Pump::command_ended);
         for pump in &mut self.pumps {
             pump.end().await;
@@ -258,13 +258,13 @@ impl Running {
         self.wait().await
     }
 
-    /// Asks the command to end (TERM to its group), and kills it when its grace is over. Its end is
-    /// what it makes of that.
+    /// Asks the command to end (TERM to its group), and kills it when its grace is over. Its end depends on how it
+    /// reacts.
     pub fn terminate(&mut self) {
         if !std::mem::replace(&mut self.is_ending, true) {
             self.deadline = Instant::now().checked_add(self.grace);
             self.signal(Signal::TERM);
-            // What is stopped is woken up to hear it.
+            // A stopped process must be continued to get the signal.
             self.signal(Signal::CONT);
         }
     }
@@ -274,14 +274,14 @@ impl Running {
         self.signal(Signal::KILL);
     }
 
-    /// Nobody's number is signalled that it has no more.
+    /// After the end no signal is sent: the number may belong to another process.
     fn signal(&self, signal: Signal) {
         if self.end.is_none() {
             self.process.signal(signal);
         }
     }
 
-    /// The process id, and the process group's; somebody else's after the end.
+    /// The process id, which is also that of the group; after the end it may belong to another process.
     pub fn pid(&self) -> u32 {
         self.process.pid.as_raw_pid().unsigned_abs()
     }

@@ -9,11 +9,11 @@ use std::time::Duration;
 use rustix::process::WaitIdStatus;
 use thiserror::Error;
 
-/// The exit code that tells of a time limit, as that of `timeout(1)`.
+/// The exit code for a time limit, as with `timeout(1)`.
 const TIMED_OUT: u8 = 124;
-/// A shell's exit code for a program that is there and cannot be executed.
+/// A shell's exit code for a program that exists but cannot be executed.
 const NOT_EXECUTABLE: u8 = 126;
-/// A shell's exit code for a program that is not there.
+/// A shell's exit code for a program that does not exist.
 const NOT_FOUND: u8 = 127;
 /// What a shell adds to a signal's number.
 const SIGNAL_BASE: u8 = 128;
@@ -23,7 +23,7 @@ pub enum End {
     /// It exited, with this code.
     Code(u8),
     Signal(u8),
-    /// Its time was over and it was ended, whatever it said to that.
+    /// Its time was over and it was terminated, whatever its exit code.
     TimedOut,
 }
 
@@ -48,7 +48,7 @@ impl End {
         }
     }
 
-    /// Why it is a failure; empty: it is none. `limit` is how long it might run.
+    /// Why it is a failure; empty if it is not one. `limit` is how long it was allowed to run.
     pub fn failure(self, limit: Option<Duration>) -> String {
         match self {
             Self::Code(0) => String::new(),
@@ -65,7 +65,7 @@ impl End {
         self == Self::Code(0)
     }
 
-    /// What the kernel says of a process that has ended.
+    /// From what the kernel reports of a process that has ended.
     pub(super) fn of(status: &WaitIdStatus) -> Self {
         let number = |raw: Option<i32>| raw.and_then(|raw| u8::try_from(raw).ok());
         match number(status.terminating_signal()) {
@@ -75,7 +75,7 @@ impl End {
     }
 }
 
-/// One word with blanks in it is a whole command, most likely.
+/// A single word with blanks in it is probably a whole command.
 fn quotes(program: &OsStr) -> &'static str {
     let has_blank = program.as_encoded_bytes().contains(&b' ');
     if has_blank { "; write the command without quotes around it, each word by itself" } else { "" }
@@ -89,7 +89,7 @@ fn advice(source: &io::Error) -> &'static str {
     }
 }
 
-/// Whether what a command was to be given cannot be put on a command line, or into an environment.
+/// Whether the start failed because the job does not fit on a command line or into an environment.
 fn is_unfit(source: &io::Error) -> bool {
     matches!(source.kind(), io::ErrorKind::ArgumentListTooLong | io::ErrorKind::InvalidInput)
 }
@@ -106,8 +106,8 @@ pub enum StartError {
         "cannot run a command: the directory in which this program was started was removed; start it again, in the one that took its place"
     )]
     WorkingDirectory,
-    /// The system has no room for it (processes, descriptors, memory), or what a command needs of us
-    /// could not be made.
+    /// The system has no room for it (processes, descriptors, memory), or something that we make for a command could
+    /// not be made.
     #[error(
         "cannot {doing} to run a command: {source}; is there room for it, and may this user write to TMPDIR?"
     )]
@@ -115,7 +115,7 @@ pub enum StartError {
 }
 
 impl StartError {
-    /// The exit code that a shell would report: 127 for what is not there, else 126.
+    /// The exit code that a shell would report: 127 if the program does not exist, else 126.
     pub fn shell_code(&self) -> u8 {
         match self {
             Self::NotFound(_) => NOT_FOUND,
@@ -126,14 +126,13 @@ impl StartError {
         }
     }
 
-    /// Whether what the command was to be given is the reason. Any other one may be gone soon: a program that is being
-    /// replaced, or a system that has no room.
+    /// Whether the job itself is the reason. Any other reason may soon be gone: a program that is being replaced, or a
+    /// system that has no room.
     pub fn is_of_job(&self) -> bool {
         matches!(self, Self::NotExecutable { source, .. } if is_unfit(source))
     }
 
-    /// Why `program` was not executed. The program's faults are distinguished from what the
-    /// system has no room for.
+    /// Why `program` was not executed. Faults of the program are distinguished from a system that has no room.
     pub(super) fn of(program: &OsStr, source: io::Error) -> Self {
         use rustix::io::Errno;
         match Errno::from_io_error(&source) {
@@ -166,7 +165,7 @@ mod tests {
         assert!(matches!(error(rustix::io::Errno::AGAIN), StartError::System { .. }));
     }
 
-    /// What cannot be given to a command is a fault of the job, and stays so; all else may be over soon.
+    /// A job that cannot be passed to a command stays faulty; any other reason may soon be gone.
     #[test]
     fn what_cannot_be_given_is_the_jobs_fault() {
         let is_of_job = |source: io::Error| StartError::of("p".as_ref(), source).is_of_job();

@@ -1,9 +1,9 @@
-//! The guardian's own process: the hidden command `guardian` of each program runs it. It reads records until the pipe
-//! ends, which says that the program at its other end is gone, and then kills what is still registered.
+//! The guardian's own process, run by the hidden command `guardian` of each program. It reads records until the pipe
+//! ends, which means that the program at the other end is gone, and then kills what is still registered.
 //!
-//! [`super::Guardian`] starts it, in a session of its own and with the signals ignored that end
-//! others. It reads nothing else, writes nothing, and decides nothing. A [`Record`] has one size, far below
-//! `PIPE_BUF`, so that each write to the pipe is whole.
+//! [`super::Guardian`] starts it in a session of its own, with termination signals ignored. It reads nothing else,
+//! writes nothing, and decides nothing. A [`Record`] has one size, far below `PIPE_BUF`, so that each write to the pipe
+//! is whole.
 
 use std::collections::HashMap;
 use std::io::{self, BufReader, Read};
@@ -16,17 +16,17 @@ use thiserror::Error;
 
 /// Bytes of a record: what, which group, under which number.
 pub const RECORD_BYTES: usize = 16;
-/// Between two reads. The pipe has room for what comes meanwhile.
+/// Pause between two reads. The pipe has room for what comes meanwhile.
 const PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
 /// Begins a record. Chosen so that no text is taken for one.
 const MAGIC: u32 = 0x5342_fe01;
 
-/// One word to the guardian.
+/// One message to the guardian.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Record {
     /// Numbers a group. Never used twice.
     pub token: u64,
-    /// The group that is to be killed should the pipe end; `None`: that of this number is forgotten, if there is one.
+    /// The group to kill when the pipe ends; `None`: the group of this token is forgotten, if there is one.
     pub group: Option<Pid>,
 }
 
@@ -66,18 +66,18 @@ pub fn guard(pipe: impl Read + AsFd) -> Result<(), GuardError> {
         return Err(GuardError::NotAPipe);
     }
     for group in left_at_the_end(BufReader::new(Unhurried(pipe)))?.into_values() {
-        // It may be gone, or not be ours to kill: then there is nothing to be done.
+        // It may be gone, or we may have no right to kill it: then there is nothing to do.
         let _ = kill_process_group(group, Signal::KILL);
     }
     Ok(())
 }
 
-/// Reads what has gathered since it last read: each command has two records, and would wake us up for each.
+/// Reads what has gathered since the last read: each command sends two records, and each would wake us up.
 struct Unhurried<P>(P);
 
 impl<P: Read + AsFd> Read for Unhurried<P> {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        // Asked for nothing, it tells that the other end is closed, and that at once.
+        // Polled for no events, it still reports at once that the other end is closed.
         let mut pipe = [PollFd::new(&self.0, PollFlags::empty())];
         rustix::event::poll(&mut pipe, Some(&PAUSE))?;
         self.0.read(bytes)
@@ -106,7 +106,7 @@ fn left_at_the_end(mut pipe: impl Read) -> Result<HashMap<u64, Pid>, GuardError>
 mod tests {
     use super::*;
 
-    /// What was removed is not left; a removal of what was never added is harmless.
+    /// A group that was removed is not left; removing one that was never added is harmless.
     #[test]
     fn what_was_not_removed_is_left() {
         let group = |raw| Pid::from_raw(raw).unwrap();
@@ -123,7 +123,7 @@ mod tests {
         assert!(matches!(garbled, Err(GuardError::Garbled)));
     }
 
-    /// Started by hand it says that it is of no use.
+    /// Started by hand it reports that it is useless.
     #[test]
     fn only_a_pipe_is_guarded() {
         let file = std::fs::File::open("/dev/null").unwrap();

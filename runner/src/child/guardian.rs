@@ -1,11 +1,11 @@
 //! Our side of the guardian: it makes the processes of commands, so that none of them outlives us.
 //!
 //! The guardian is our own program again (its hidden command `guardian`, [`super::guard()`]) that holds the read end of a
-//! pipe to which we alone hold the write end. Each command registers its process group before its program
-//! is executed, and is taken off before it is reaped, so that what is registered is always ours. The
-//! pipe's end tells the guardian that we are gone, however that came about; it kills what is registered.
-//! There is one for each handle and its clones, made when the first command is; should it be killed,
-//! another takes its place. What is run, and until when, is [`super::command`]'s.
+//! pipe to which we alone hold the write end. Each command registers its process group before its program is executed,
+//! and is unregistered before it is reaped, so that what is registered is always ours. The pipe's end shows the
+//! guardian that we are gone, for whatever reason; it then kills what is registered. There is one guardian for each
+//! handle and its clones, made with the first command; if it is killed, another takes its place. [`super::command`]
+//! decides what runs, and until when.
 
 use std::collections::HashMap;
 use std::env;
@@ -34,7 +34,7 @@ use super::spawn::{Image, detach, ignore_broken_pipes, spawn};
 const OUR_PROGRAM: &str = "/proc/self/exe";
 /// How long a guardian may leave the pipe full before it counts as gone.
 const PATIENCE: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
-/// Between two guardians, should they die as fast as they are made.
+/// Pause between two guardians, in case they die as fast as they are made.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Starts commands that do not outlive us. A process needs one; clones are the same one.
@@ -49,7 +49,7 @@ impl Default for Guardian {
 }
 
 impl Guardian {
-    /// A guardian that is the program at this path: for those whose own has no such command, as tests.
+    /// A guardian that is the program at this path: for programs without such a command, such as tests.
     pub fn of(program: impl Into<OsString>) -> Self {
         let (groups, dropped) = (HashMap::new(), Vec::new());
         let (program, handle, next_token, watch) = (program.into(), None, 0, None);
@@ -79,14 +79,14 @@ impl Guardian {
                 Ok(Process { pid, token })
             }
             Err(error) => {
-                // It may have registered before its program could not be executed.
+                // It may have registered before the execution of its program failed.
                 register.forget(token);
                 Err(StartError::of(program, error))
             }
         }
     }
 
-    /// Kills what an ended process left in its group, and only then lets go of its number.
+    /// Kills what an ended process left in its group, and only then frees its number.
     pub(super) fn reap(&self, process: Process) {
         self.lock().reap(process);
     }
@@ -98,7 +98,7 @@ impl Guardian {
         register.reap_dropped();
     }
 
-    /// A panic elsewhere leaves nothing half-done that matters here.
+    /// A panic while the lock was held leaves nothing half-done that matters here.
     fn lock(&self) -> MutexGuard<'_, Register> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -116,7 +116,7 @@ pub(super) fn child_signals() -> Result<unix::Signal, StartError> {
     listen().map_err(StartError::system::<io::Error>("listen for ended children"))
 }
 
-/// A command's process that is not reaped yet. So its number, and its group's, belong to nobody else.
+/// A command's process that is not reaped yet. So its number and its group's cannot belong to another.
 #[derive(Clone, Copy)]
 pub(super) struct Process {
     pub pid: Pid,
@@ -125,7 +125,7 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// Signals its group. A program that has taken another user's rights need not obey.
+    /// Signals its group. A program that now runs as another user may not receive it.
     pub fn signal(self, signal: Signal) {
         if let Err(error) = rustix::process::kill_process_group(self.pid, signal) {
             debug!(pid = self.pid.as_raw_pid(), ?signal, %error, "The signal was not sent.");
@@ -137,7 +137,7 @@ impl Process {
         match self.wait(WaitIdOptions::NOWAIT) {
             Ok(status) => status.as_ref().map(End::of),
             Err(Errno::INTR) => None,
-            // Somebody else has reaped it, and knows its end.
+            // Something else has reaped it, and only that knows its end.
             Err(_) => Some(End::Code(u8::MAX)),
         }
     }
@@ -148,8 +148,8 @@ impl Process {
     }
 }
 
-/// What a command's process does before it executes its program: register with the guardian under `token`, and
-/// see to it that it dies with us.
+/// What a command's process does before it executes its program: it registers with the guardian under `token`, and
+/// makes sure that it dies with us.
 fn enlist(parent: Pid, pipe: BorrowedFd<'_>, token: u64) -> Result<(), Errno> {
     // A guardian that is gone shows as an error, not by a signal to the new process.
     ignore_broken_pipes()?;
@@ -180,7 +180,7 @@ struct Register {
     handle: Option<GuardianHandle>,
     /// The process groups that run, by the number they are registered under.
     groups: HashMap<u64, Pid>,
-    /// Processes that were killed, and that nobody waits for any more; each keeps this until it is reaped.
+    /// Processes that were killed, and whose end is no longer awaited; each keeps this register until it is reaped.
     dropped: Vec<(Process, Guardian)>,
     next_token: u64,
     watch: Option<JoinHandle<()>>,
@@ -195,7 +195,7 @@ impl Register {
         }
     }
 
-    /// Starts a guardian and tells it what runs. The former one, if any, is killed.
+    /// Starts a guardian and registers what runs. The former one, if any, is killed.
     fn renew(&mut self) -> io::Result<Arc<OwnedFd>> {
         let handle = GuardianHandle::start(&self.program)?;
         for (token, group) in &self.groups {
@@ -248,7 +248,7 @@ impl Register {
     }
 }
 
-/// A guardian at its handle.
+/// A running guardian.
 struct GuardianHandle {
     process: Child,
     pipe: Arc<OwnedFd>,
@@ -257,7 +257,7 @@ struct GuardianHandle {
 impl GuardianHandle {
     fn start(program: &OsStr) -> io::Result<Self> {
         let (theirs, ours) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
-        // The two ends do not share this: the guardian waits, we never do.
+        // The two ends do not share this flag: the guardian's reads block, our writes never do.
         rustix::fs::fcntl_setfl(&ours, rustix::fs::OFlags::NONBLOCK)?;
         let mut command = Command::new(program);
         command.arg0(env::args_os().next().unwrap_or_default()).arg("guardian").current_dir("/");
@@ -292,7 +292,7 @@ impl GuardianHandle {
 }
 
 impl Drop for GuardianHandle {
-    /// It must be gone before the pipe is closed: it would take that for our end.
+    /// It must be gone before the pipe is closed: it would take the close for our end.
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
@@ -307,7 +307,7 @@ mod tests {
     use super::super::{CommandSpec, End, Output, Running};
     use super::*;
 
-    /// What a guardian that writes all it hears to a file has heard, once it is `count` records.
+    /// The records of a guardian that writes everything it reads to a file, once there are `count`.
     async fn heard(file: &std::path::Path, count: usize) -> Vec<Record> {
         let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
         loop {
@@ -321,8 +321,8 @@ mod tests {
         }
     }
 
-    /// Each command is on the list from before its program runs until its end, and one that could
-    /// not be executed is taken off again.
+    /// Each command is registered from before its program runs until its end; one that could not be executed is
+    /// unregistered again.
     #[tokio::test]
     async fn the_guardian_knows_what_runs() {
         let directory = tempfile::tempdir().unwrap();

@@ -7,13 +7,13 @@ use crate::escape::shown;
 
 /// A longer line is passed on in pieces.
 const PIECE_BYTES: usize = 8 * 1024;
-/// So much of what one run writes on standard error is copied into a log.
+/// Most bytes of one run's standard error that are copied into a log.
 const LOGGED_BYTES_MAX: usize = 1024 * 1024;
-/// What a log adds to a line, about.
+/// Roughly what a log adds to a line.
 const EVENT_BYTES: usize = 100;
 
-/// Puts a prefix before each line of one stream. A longer line than it may keep is passed on in
-/// pieces, each a line of its own with the prefix.
+/// Puts a prefix before each line of one stream. A line that is too long is passed on in pieces, each a line of its own
+/// with the prefix.
 #[derive(Debug)]
 pub struct LinePrefixer {
     prefix: Vec<u8>,
@@ -23,7 +23,7 @@ pub struct LinePrefixer {
     partial: Vec<u8>,
     /// Bytes that may still be passed on; `None`: there is no limit.
     room: Option<usize>,
-    /// Lines that are left out for want of room.
+    /// Lines that were left out because there was no room.
     left_out: u64,
 }
 
@@ -57,7 +57,7 @@ impl LinePrefixer {
         lines
     }
 
-    /// What is left of a last line without an end, and how many lines were left out: the stream is over.
+    /// The stream is over: returns the rest of an unterminated last line, and how many lines were left out.
     pub fn finish(&mut self) -> Vec<u8> {
         let mut lines = Vec::new();
         if !self.partial.is_empty() {
@@ -70,7 +70,7 @@ impl LinePrefixer {
         lines
     }
 
-    /// Moves the first `length` bytes of what is kept to `lines`, as a line, if there is room.
+    /// Moves the first `length` kept bytes to `lines`, as a line, if there is room.
     fn end_line(&mut self, length: usize, lines: &mut Vec<u8>) {
         let line: Vec<u8> = self.partial.drain(..length).collect();
         let Some(room) = self.room else {
@@ -94,8 +94,8 @@ impl LinePrefixer {
     }
 }
 
-/// What is before a command's lines on our standard error: in a log the lines of several commands come together, on
-/// a terminal they need no prefix.
+/// The prefix of a command's lines on our standard error: a log mixes the lines of several commands; on a terminal no
+/// prefix is needed.
 pub fn line_prefix(name: &str) -> String {
     if io::stderr().is_terminal() { String::new() } else { format!("{}: ", shown(name)) }
 }
@@ -133,7 +133,7 @@ mod tests {
         assert_eq!(lines(100, &[]), "");
     }
 
-    /// Of one run only so much is passed on, and the rest is counted.
+    /// Only a limited amount of one run is passed on, and the rest is counted.
     #[test]
     fn lines_of_a_run_are_limited() {
         let mut lines = LinePrefixer::for_log("> ");

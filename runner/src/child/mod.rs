@@ -1,14 +1,14 @@
-//! Runs commands: starts them without a shell, limits their time, passes on what they say, and
-//! sees to it that nothing of them is left, whatever becomes of them or of us.
+//! Runs commands: starts them without a shell, limits their time, passes on their output, and makes sure that nothing
+//! of them is left, whatever happens to them or to us.
 //!
-//! Used by whatever runs commands of the user: the runner, `fetch`, `on-change`, the daemon's fetchers. A command gets a
-//! session and a process group of its own, and with that no terminal. [`Guardian::start`] starts an [`CommandSpec`] and gives a [`Running`], which
-//! tells the [`End`]. What outlives the command's own process in its group is killed; a process that
-//! made a session of its own is the exception, and its own master.
+//! Used by everything that runs a user's commands: the runner, `fetch`, `on-change`, the daemon's fetchers. A command
+//! gets a session and a process group of its own, and so no terminal. [`Guardian::start`] starts a [`CommandSpec`] and
+//! returns a [`Running`], which yields the [`End`]. What outlives the command's own process in its group is killed;
+//! only a process that made a session of its own escapes.
 //!
-//! Three things end a command whose program was killed: the kernel kills the command's own process
-//! (parent-death signal), the guardian, a process beside us, kills its group, and both hold from before
-//! the command's program is executed. Nothing here knows what the commands are for.
+//! If our program is killed, two things end its commands: the kernel kills a command's own process (parent-death
+//! signal), and the guardian, a process beside us, kills its group. Both are in place before the command's program is
+//! executed. Nothing here knows what the commands are for.
 
 mod command;
 mod end;

@@ -1,8 +1,8 @@
-//! Looks for a program before it is needed, where its execution would find it: whoever runs a command
-//! for many things says a mistyped name at once, not at the expense of the first of them.
+//! Looks for a program before it is needed, where its execution would find it. So a mistyped name is reported at once,
+//! not as the failure of the first job.
 //!
-//! It tells of what is so now. A program can vanish later, and an interpreter can be missing: what
-//! really comes of it is known when it is started.
+//! It only checks the present. A program can vanish later, and an interpreter can be missing: only the start shows
+//! whether it works.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -14,7 +14,7 @@ use rustix::io::Errno;
 
 use super::end::StartError;
 
-/// Where programs are looked for without a PATH, as the C library has it.
+/// Where programs are looked for without a PATH, as in the C library.
 const PATH_DEFAULT: &str = "/bin:/usr/bin";
 
 /// Looks for `program` as its execution does: in our PATH, unless it has a slash.
@@ -40,7 +40,7 @@ pub(super) fn candidates(program: &OsStr, path: Option<&OsStr>) -> Vec<OsString>
     directories.map(|directory| directory.join(program).into_os_string()).collect()
 }
 
-/// What is there and cannot be executed is passed over, and is the error if there is nothing else.
+/// A file that cannot be executed is passed over, and is the error if nothing else is found.
 fn first_of(candidates: Vec<OsString>) -> Result<(), Errno> {
     let mut reason = Errno::NOENT;
     for candidate in candidates {
@@ -55,7 +55,7 @@ fn first_of(candidates: Vec<OsString>) -> Result<(), Errno> {
 
 fn can_execute(path: &Path) -> Result<(), Errno> {
     access(path, Access::EXEC_OK)?;
-    // The right to execute a directory is another one.
+    // The execute permission of a directory means something else.
     if path.is_file() { Ok(()) } else { Err(Errno::ACCESS) }
 }
 
@@ -69,7 +69,7 @@ mod tests {
         found.err().map_or(0, |error| error.shell_code())
     }
 
-    /// As a shell finds programs, and fails to.
+    /// Programs are found, and not found, as by a shell.
     #[test]
     fn programs_are_found_as_a_shell_finds_them() {
         let directory = tempfile::tempdir().unwrap();

@@ -1,6 +1,5 @@
-//! Passes on what a command writes into a pipe, in memory that does not depend on how much that is. A task of
-//! its own; who attends to the command ([`super::command`], or who prints its output) says when it
-//! has ended.
+//! Passes on what a command writes into a pipe, in constant memory. It is a task of its own; its user
+//! ([`super::command`], or the code that prints output) says when the command has ended.
 
 use std::io::{self, PipeWriter};
 use std::panic::resume_unwind;
@@ -16,11 +15,11 @@ use tokio::time::{Instant, sleep_until};
 const PIECE_BYTES: usize = 32 * 1024;
 /// How long the pipe of an ended command may stay open, held by a process that left its group.
 const DRAIN: Duration = Duration::from_millis(500);
-/// What is read after that: all that a pipe can hold, so that nothing of the command's is lost where
-/// passing it on takes long.
+/// Most bytes read after that: all that a pipe can hold, so that no output of the command is lost if passing it on
+/// takes long.
 const LATE_BYTES_MAX: usize = 2 * 1024 * 1024;
 
-/// A pipe that is read. Dropped, it is as if the command had ended.
+/// A pipe that is read. Dropping it has the same effect as the command's end.
 pub struct Pump {
     task: JoinHandle<()>,
     ended: Option<oneshot::Sender<()>>,
@@ -42,12 +41,12 @@ impl Pump {
         Self { task: tokio::spawn(pump(pipe, end, pass)), ended: Some(ended) }
     }
 
-    /// The command has ended: no more than what it wrote is read.
+    /// The command has ended: only what it has written is still read.
     pub fn command_ended(&mut self) {
         self.ended = None;
     }
 
-    /// The same, and waits until all it wrote is passed on. May be cancelled and called again.
+    /// The same, and waits until everything it wrote is passed on. May be cancelled and called again.
     pub async fn end(&mut self) {
         self.command_ended();
         if !self.task.is_finished()
@@ -68,8 +67,8 @@ async fn pump<F: Future<Output = ()>>(
     let (mut deadline, mut late) = (None, 0);
     while late < LATE_BYTES_MAX {
         let length = tokio::select! {
-            // The end is looked at first: a process that outlived its command may never leave the pipe empty. The
-            // deadline is looked at only when nothing is there.
+            // The end is checked first: a process that outlived its command may never leave the pipe empty. The
+            // deadline is checked only when the pipe is empty.
             biased;
             _ = &mut ended, if deadline.is_none() => {
                 deadline = Some(Instant::now() + DRAIN);
@@ -96,7 +95,7 @@ mod tests {
 
     use super::*;
 
-    /// A process that outlived its command and never leaves the pipe empty keeps nobody waiting.
+    /// A process that outlived its command and never leaves the pipe empty does not delay the end.
     #[tokio::test]
     async fn a_pipe_that_is_always_full() {
         let (ours, mut theirs) = pipe().unwrap();

@@ -1,10 +1,10 @@
-//! Makes a command's process: all of [`super`] that needs `unsafe`. [`super::guardian`] calls it, and knows what the
-//! process is to do before it executes its program.
+//! Makes a command's process: everything in [`super`] that needs `unsafe`. [`super::guardian`] calls it, and knows what
+//! the process must do before it executes its program.
 //!
 //! As with `vfork` and `posix_spawn` the new process has our memory until it executes its program, on a stack of its
 //! own, and our thread waits meanwhile. A fork copies our memory map, which takes half as long as `true` runs. But
 //! `posix_spawn` cannot do what a command's process has to, and `vfork` may not be called from Rust, because it returns
-//! twice. So there are rules: whatever the process needs is made before, and no handler of ours may run in it.
+//! twice. So there are rules: everything the process needs is made before, and no handler of ours may run in it.
 
 use std::borrow::Cow;
 use std::ffi::{CStr, CString, NulError, OsStr, OsString, c_char};
@@ -25,14 +25,14 @@ use crate::descriptors;
 
 /// The stack of a process until it executes its program. It makes system calls, a few functions deep.
 const STACK_BYTES: usize = 32 * 1024;
-/// Executes a program that is a script without `#!`, as `execvp` has it.
+/// Executes a program that is a script without `#!`, as `execvp` does.
 const SHELL: &CStr = c"/bin/sh";
 
 /// What is executed, and with what.
 pub(super) struct Image {
-    /// Where the program may be; the first one that is there counts.
+    /// Where the program may be; the first that exists counts.
     paths: Vec<CString>,
-    /// What it is called with, its own name first.
+    /// Its arguments, its own name first.
     arguments: Vec<CString>,
     environment: Vec<Cow<'static, CStr>>,
     directory: Option<CString>,
@@ -40,7 +40,7 @@ pub(super) struct Image {
 
 impl Image {
     /// # Errors
-    /// When there is a zero byte in anything.
+    /// If anything contains a zero byte.
     pub fn new<'a>(
         paths: Vec<OsString>,
         arguments: impl Iterator<Item = &'a OsStr>,
@@ -58,11 +58,12 @@ impl Image {
     }
 }
 
-/// Makes a process that leads a session and a group of its own, and so has no terminal, has these as its standard input, output and error, does what
-/// `before` says, and then executes a program. An error says why it did not, and there is no process then.
+/// Makes a process that leads a session and a group of its own, and so has no terminal, has these as its standard
+/// input, output and error, calls `before`, and then executes a program. An error says why that failed; then there is
+/// no process.
 ///
-/// `before` must do nothing but system calls on what is there already: it takes no lock, allocates nothing, and
-/// does not panic.
+/// `before` must do nothing but system calls on what already exists: it takes no lock, allocates nothing, and does not
+/// panic.
 #[allow(unsafe_code)]
 pub(super) fn spawn(
     image: &Image,
@@ -97,9 +98,9 @@ pub(super) fn spawn(
     }
 }
 
-/// What a process has before anything that its guardian wants of it.
+/// What a process does first, before its guardian's part.
 fn prepare(image: &Image, [input, out, err]: [BorrowedFd<'_>; 3]) -> Result<(), Errno> {
-    // With our terminal as its own it would be stopped when it reads that, and nobody would wake it up.
+    // If it shared our terminal, it would be stopped when it reads from that, and nothing would continue it.
     rustix::process::setsid()?;
     rustix::stdio::dup2_stdin(input)?;
     rustix::stdio::dup2_stdout(out)?;
@@ -112,7 +113,7 @@ fn prepare(image: &Image, [input, out, err]: [BorrowedFd<'_>; 3]) -> Result<(), 
 struct Execution<'a> {
     paths: &'a [CString],
     arguments: Vec<*const c_char>,
-    /// The arguments of the shell, should the program be a script. The second one is the script's path.
+    /// The arguments of the shell, in case the program is a script. The second one is the script's path.
     script: Vec<*const c_char>,
     environment: Vec<*const c_char>,
 }
@@ -162,7 +163,7 @@ fn execute(path: &CStr, arguments: &[*const c_char], environment: &[*const c_cha
     Errno::from_raw_os_error(nix::errno::Errno::last_raw())
 }
 
-/// Has a process, before it executes our program: leave our session, and outlive the signals that end us.
+/// Makes a process leave our session, and ignore the signals that end us, before it executes our program.
 #[allow(unsafe_code)]
 pub(super) fn detach(command: &mut Command) {
     let before_exec = || {
@@ -178,7 +179,7 @@ pub(super) fn detach(command: &mut Command) {
     unsafe { command.pre_exec(before_exec) };
 }
 
-/// Has a write to a pipe that nobody reads fail, instead of ending the process.
+/// Makes a write to a pipe without a reader fail, instead of ending the process.
 pub(super) fn ignore_broken_pipes() -> Result<(), Errno> {
     dispose(Signal::SIGPIPE, SigHandler::SigIgn)
 }

@@ -1,5 +1,4 @@
-//! A command to be run for many things, with places for what differs. No shell sees what is put there.
-//! Pure.
+//! A command to run for many things, with placeholders for what differs. No shell sees the values. Pure.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -9,21 +8,21 @@ use std::path::Path;
 const SHELLS: [&str; 11] =
     ["sh", "bash", "rbash", "dash", "zsh", "ksh", "mksh", "ash", "fish", "csh", "tcsh"];
 
-/// A place as it is written, `{key}` for example, and what is put there.
+/// A placeholder as it is written, for example `{key}`, and its value.
 pub type Place<'v> = (&'static str, &'v [u8]);
 
-/// A program and what it is called with.
+/// A program and its arguments.
 #[derive(Debug, Clone)]
 pub struct Template {
     /// The program; nothing is replaced in its name.
     pub program: OsString,
-    /// Its arguments, in which places are replaced wherever they stand.
+    /// Its arguments, in which placeholders are replaced wherever they occur.
     pub arguments: Vec<OsString>,
 }
 
 impl Template {
-    /// Refuses places in the script of a shell's `-c`: what is put there is somebody else's. The error names the
-    /// first one, and says what to write instead. Scripts that other programs take are not known here.
+    /// Refuses placeholders in the script of a shell's `-c`, because their values come from outside. The error names
+    /// the first one, and says what to write instead. Scripts of other programs are not recognised.
     pub fn refuse_scripts(&self, places: &[&str]) -> Result<(), String> {
         let words: Vec<_> = std::iter::once(&self.program).chain(&self.arguments).collect();
         // A shell may stand behind `env`, `nice` and the like.
@@ -38,13 +37,13 @@ impl Template {
         Ok(())
     }
 
-    /// Whether a place stands in an argument.
+    /// Whether a placeholder occurs in an argument.
     #[must_use]
     pub fn has_place(&self, place: &str) -> bool {
         self.arguments.iter().any(|argument| has(argument, place))
     }
 
-    /// The arguments with these places filled. What was put in is not looked at again.
+    /// The arguments with these placeholders filled. Filled-in values are not searched again.
     #[must_use]
     pub fn arguments_with(&self, places: &[Place<'_>]) -> Vec<OsString> {
         self.arguments.iter().map(|argument| fill(argument, places)).collect()
@@ -60,7 +59,7 @@ fn refusal(shell: &str, place: &str) -> String {
     )
 }
 
-/// The script of a shell that is called with these words: the first one behind the options, if `c` is among these.
+/// The script of a shell that is called with these words: the first word after the options, if `c` is among these.
 fn script<'w>(words: &[&'w OsString]) -> Option<&'w OsString> {
     let (mut has_c, mut words) = (false, words.iter());
     while let Some(word) = words.next() {
@@ -111,7 +110,7 @@ mod tests {
         template.refuse_scripts(&["{key}", "{payload}", "{paths}"])
     }
 
-    /// A place in a shell's script is refused, however the shell is called; a place behind it is an argument.
+    /// A placeholder in a shell's script is refused, however the shell is called; one after the script is an argument.
     #[test]
     fn scripts_have_no_places() {
         for refused in [
@@ -143,7 +142,7 @@ mod tests {
         }
     }
 
-    /// Places are filled once, wherever they stand; what only looks like one stays.
+    /// Placeholders are filled once, wherever they occur; what only looks like one stays.
     #[test]
     fn places_are_filled() {
         let places: [Place<'_>; 2] = [("{key}", b"a{payload}"), ("{payload}", b"\xff $(id)")];

@@ -14,20 +14,20 @@ use super::cli::{ListArguments, OneEntry};
 use super::never;
 use crate::{EntryInfo, EntryName, Holding, QueueName, Spool, SpoolError};
 
-/// Characters of the metadata that are shown to people; the JSON object has them all.
+/// Most characters of the metadata that are shown to people; the JSON object has them all.
 const METADATA_WIDTH: usize = 1000;
-/// From the upper left corner on, and nothing left of what was there.
+/// Clears the terminal, and continues from the upper left corner.
 const REDRAW: &str = "\u{1b}[H\u{1b}[2J";
 
 #[derive(Serialize)]
 struct Listed {
     queue: QueueName,
     available: Vec<EntryName>,
-    /// In order, those that were still there when they were looked at.
+    /// In order; only those that were still there when they were looked at.
     checked_out: Vec<EntryInfo>,
 }
 
-/// Lists once, or until nobody reads any more or a signal ends us.
+/// Lists once, or until the reader is gone or a signal ends us.
 pub fn list(spool: &Spool, of: &ListArguments) -> Result<(), Failure> {
     let Some(every) = of.every else {
         return printing::print(listing(spool, of)?);
@@ -122,7 +122,7 @@ struct Shown {
     data_path: PathBuf,
 }
 
-/// A path as it is; one that is not UTF-8 with `\xNN` for the bytes that are not.
+/// A path as it is; with `\xNN` for bytes that are not UTF-8.
 fn path<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
     let mut text = String::new();
     for chunk in path.as_os_str().as_bytes().utf8_chunks() {

@@ -11,7 +11,7 @@ use super::cli::PutArguments;
 use crate::{DATA_BYTES_MAX, EntryName, Item, METADATA_BYTES_MAX, Spool, SpoolError, time_ordered};
 
 const PIECE_BYTES: usize = 1024 * 1024;
-/// Lines that are synced together, at most, and their bytes: they are kept in memory so long.
+/// Most lines, and bytes of lines, that are synced together: they are kept in memory until then.
 const BATCH_LINES_MAX: usize = 100_000;
 const BATCH_BYTES_MAX: usize = 256 * 1024 * 1024;
 
@@ -25,7 +25,7 @@ pub fn run(spool: &Spool, typed: PutArguments) -> Result<(), Failure> {
         return put_lines(spool, &typed, &mut input, &source);
     }
     let (queue, metadata) = (typed.place.queue, typed.meta.as_bytes());
-    // Read to the end before a name is taken: it may come slowly.
+    // Read to the end before a name is reserved: the data may come slowly.
     let draft = spool.draft(&mut input).map_err(|error| match error {
         SpoolError::Unread(error) => {
             let message = format!("cannot read {source}: {error}; nothing is put");
@@ -42,7 +42,7 @@ pub fn run(spool: &Spool, typed: PutArguments) -> Result<(), Failure> {
     print_names(&[name?])
 }
 
-/// The next lines that are put together, each up to so many bytes and one more; none at the end.
+/// The next lines to put together, each of at most `bytes_max` bytes and one more; none at the end.
 fn batch(input: &mut dyn BufRead, bytes_max: u64) -> io::Result<Vec<Vec<u8>>> {
     let (mut lines, mut bytes) = (Vec::new(), 0);
     while lines.len() < BATCH_LINES_MAX && bytes < BATCH_BYTES_MAX {
@@ -95,7 +95,7 @@ fn put_lines(
     }
 }
 
-/// Prints names. Nobody needs to read them: the entries are there.
+/// Prints names. It does not matter whether they are read: the entries are there.
 fn print_names(names: &[EntryName]) -> Result<(), Failure> {
     print(names.iter().map(|name| format!("{name}\n")).collect::<String>())
 }

@@ -13,8 +13,8 @@ use super::source::{PLACES, SpoolRunError, SpoolSettings, SpoolSource};
 use super::with_queue;
 use crate::{Options, Order};
 
-/// Attempts without `--failed` and `--attempts`; and those after which an entry is a failed one that
-/// ends all who take it.
+/// Attempts without `--failed` and `--attempts`; and after how many attempts an entry counts as failed if it kills
+/// every process that takes it.
 const ATTEMPTS: u32 = 5;
 
 /// Runs until there is nothing to do, or signals end it. With `--once` it is an error if an entry failed. After a
@@ -52,17 +52,17 @@ pub fn run(mut options: Options, typed: RunEntries) -> Result<(), Failure> {
     let failed = source.failed();
     drop(source);
     if let Some(signal) = ended.killed {
-        // The claims are resolved; the record of them goes with the spool.
+        // The claims are resolved; this process's record is removed with the spool's handle.
         drop(spool);
         standard_error::exit(SIGNAL_BASE + signal);
     }
     outcome(ended, failed, typed.once)
 }
 
-/// A service that was asked to stop, and did, has not failed, whatever its entries did; who asks for one pass wants
-/// to know.
+/// A service that stopped when asked has not failed, whatever happened to its entries; with one pass, failed entries
+/// are an error.
 fn outcome(ended: Ended<SpoolRunError>, failed: usize, once: bool) -> Result<(), Failure> {
-    // The first error is what the others follow from.
+    // The other errors follow from the first.
     match ended.errors.into_iter().next() {
         Some(SpoolRunError::Spool(error)) => Err(error.into()),
         Some(SpoolRunError::NotStarted(error @ StartError::System { .. })) => {

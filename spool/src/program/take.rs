@@ -19,11 +19,11 @@ pub fn take(spool: &Spool, typed: &TakeArguments) -> Result<(), Failure> {
         return Err(Failure::new(ExitCode::Unavailable, message));
     };
     let name = guard.name().clone();
-    // Detached first: who reads the name resolves the checkout, whatever becomes of us.
+    // Detached first: the reader of the name can resolve the checkout, whatever happens to us.
     guard.detach(typed.lease)?;
     match offer(format!("{name}\n")) {
         Ok(true) => Ok(()),
-        // Nobody knows of it.
+        // The name was not read.
         result => {
             let guard = spool.resolve(queue, &name)?;
             guard.map_or(Ok(()), Guard::release)?;
@@ -32,7 +32,7 @@ pub fn take(spool: &Spool, typed: &TakeArguments) -> Result<(), Failure> {
     }
 }
 
-/// A failure that says where an entry is that is not in the queue that was named.
+/// A failure that says where the entry is, if it is not in the named queue.
 fn not_there(spool: &Spool, entry: &OneEntry, error: SpoolError) -> Failure {
     let (queue, name) = (&entry.queue, &entry.name);
     if !matches!(error, SpoolError::NotFound { .. }) {

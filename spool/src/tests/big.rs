@@ -7,7 +7,7 @@ use crate::*;
 
 const MANY: usize = 20_000;
 
-/// The median time of a take, from a queue of so many.
+/// The median time of a take, from a queue of that size.
 fn time_of_a_take(spool: &Spool, order: Order) -> Duration {
     let mut reader = spool.reader(&input(), order).unwrap();
     reader.dequeue_available().unwrap().unwrap().release().unwrap();

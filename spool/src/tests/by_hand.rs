@@ -155,7 +155,7 @@ fn missing_directories() {
     }
 }
 
-/// With an age, what may be somebody's work is left alone.
+/// With an age, what may be work in progress is left alone.
 #[test]
 fn young_files_are_left_alone() {
     let young = [

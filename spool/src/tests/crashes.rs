@@ -79,7 +79,7 @@ fn failure_of_every_call() {
     [Errno::NOSPC, Errno::ACCESS].into_iter().for_each(|errno| run(Fault::Fail(errno)));
 }
 
-/// A creation that died at any call is refused by nobody, and finished by the next.
+/// A creation that died at any call is never refused, and the next one finishes it.
 #[test]
 fn a_creation_that_died_is_taken_up() {
     at_each_call(|at| {

@@ -79,7 +79,7 @@ fn a_repair_while_a_spool_is_made() {
     }
 }
 
-/// A dead writer's draft is told of and deleted, also while a consumer lives.
+/// A dead writer's draft is reported and deleted, also while a consumer lives.
 #[test]
 fn what_a_death_left_goes() {
     let site = Site::new();

@@ -30,7 +30,7 @@ pub struct Faulty {
     at: u64,
     /// Whether calls count that change no name.
     counts_looks: bool,
-    /// What somebody else does, and before which call.
+    /// What another process does, and before which call.
     meanwhile: Mutex<Option<(u64, Act)>>,
     count: AtomicU64,
     /// Failed renames and links.
@@ -71,7 +71,7 @@ impl Faulty {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Before the Nth call somebody else does this.
+    /// Before the Nth call another process does this.
     pub fn before(&self, call: u64, act: impl FnOnce() + Send + 'static) {
         *self.meanwhile.lock().unwrap() = Some((call, Box::new(act)));
     }

@@ -17,7 +17,7 @@ fn info(spool: &Spool) -> EntryInfo {
     spool.info(&input(), &a()).unwrap()
 }
 
-/// Without a lease it stays, whoever reclaims and repairs, until another process settles it.
+/// Without a lease it stays through reclaims and repairs, until another process settles it.
 #[test]
 fn it_stays_until_it_is_settled() {
     let site = Site::new();

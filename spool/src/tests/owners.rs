@@ -8,7 +8,7 @@ use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, utimensat};
 use super::support::*;
 use crate::*;
 
-/// What a dead process held comes back, once, to whoever looks; its record goes.
+/// What a dead process held comes back, once, to the first who looks; its record goes.
 #[test]
 fn the_dead_give_back() {
     let site = Site::new();
@@ -195,7 +195,7 @@ fn too_many_attempts() {
     }
 }
 
-/// A delayed entry comes when it is due, not before, to a reader that waits; and is too old for nobody.
+/// A delayed entry comes when it is due, not before, to a reader that waits; and is never too old.
 #[test]
 fn a_delayed_entry_comes_when_due() {
     let site = Site::new();
@@ -214,7 +214,7 @@ fn a_delayed_entry_comes_when_due() {
     assert!(repair(&spool).is_clean());
 }
 
-/// Notes and records that nobody wrote so are no harm.
+/// Notes and records that no program wrote like this do no harm.
 #[test]
 fn damaged_records_are_mended() {
     let site = Site::new();

@@ -152,7 +152,7 @@ fn locks_are_for_those_who_may_write() {
     assert_eq!(lock.metadata().unwrap().permissions().mode() & 0o777, 0o600);
 }
 
-/// A pipe that somebody reads can be opened to write.
+/// A pipe with a reader can be opened to write.
 #[test]
 fn a_pipe_with_a_reader_is_refused() {
     let site = Site::new();

@@ -95,7 +95,7 @@ impl Site {
         Spool::load(&self.path(), options(Durability::None)).unwrap()
     }
 
-    /// The spool, worked on by somebody else.
+    /// The spool, as another process works on it.
     pub fn as_seen_by(&self, identity: Identity) -> Spool {
         let layer = Arc::new(Disk::open(&self.path()).unwrap());
         Spool::on(layer, &self.path(), options(Durability::None), identity)
@@ -106,7 +106,7 @@ impl Site {
         self.faulty_for(fault, at, options(durability), Identity::this_process())
     }
 
-    /// The same, worked on by somebody else.
+    /// The same, as another process works on it.
     pub fn faulty_for(
         &self,
         fault: Fault,

@@ -39,7 +39,7 @@ impl Site {
         command
     }
 
-    /// A command of ours with no more rights than a user has; all there is becomes that user's.
+    /// A command of ours with an ordinary user's rights; everything in the site becomes that user's.
     pub fn unprivileged(&self, command: Command) -> Command {
         nobody::unprivileged(self.0.path(), command)
     }

@@ -1,4 +1,4 @@
-//! A spool on a disk that is really full, of bytes or of files: what is in it can be taken and removed.
+//! A spool on a disk that is really full, of bytes or of files: its entries can be taken and removed.
 
 use std::process::Command;
 

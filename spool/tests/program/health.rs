@@ -32,7 +32,7 @@ fn the_monitor() {
     assert_eq!(spool(&site, &["monitor", "s"]).0, 0);
 }
 
-/// The daemon tells beginnings and ends, and ends with 1 if there were any.
+/// The daemon reports beginnings and ends, and exits with 1 if there were any.
 #[test]
 fn the_daemon() {
     let site = with(&["a"]);
@@ -59,7 +59,7 @@ fn the_daemon() {
     fs::write(site.path("s/q/stray"), "").unwrap();
     assert_eq!(event()["event"], "start");
     assert_eq!(stop(daemon), 1);
-    // One that saw nothing ends with 0, and one that could not look with 1.
+    // A daemon that saw nothing exits with 0, and one that could not look with 1.
     for (every, is_broken) in [("1h", false), ("10ms", true)] {
         let words = ["monitor", "--daemon", "--every", every, "s"];
         let mut daemon = command(&site, &words).stderr(Stdio::piped()).spawn().unwrap();
@@ -79,7 +79,7 @@ fn the_daemon() {
     }
 }
 
-/// A check says what is wrong and ends with 1; so does the repair; the next check ends with 0.
+/// A check reports what is wrong and exits with 1; so does the repair; the next check exits with 0.
 #[test]
 fn the_repair() {
     let site = with(&["a", "b"]);

@@ -10,7 +10,8 @@ use super::{
     assert_whole, command, json, kill, lines, listed, ran, run, stop, wait_gone, wait_lines, with,
 };
 
-/// One that waits already has it within moments, as a second attempt; of the first one's commands none survives.
+/// Another `run` that is already waiting gets the entry within moments, as a second attempt; none of the first one's
+/// commands survives.
 #[test]
 fn a_waiting_one_has_it() {
     let site = with(&["a"]);
@@ -27,7 +28,7 @@ fn a_waiting_one_has_it() {
     assert_whole(&site);
 }
 
-/// An entry that ends all who take it is set apart after five attempts.
+/// An entry that kills every `run` that takes it is set apart after five attempts.
 #[test]
 fn an_entry_that_kills() {
     let site = with(&["a", "b"]);
@@ -42,9 +43,9 @@ fn an_entry_that_kills() {
     assert_whole(&site);
 }
 
-/// Kills at random moments, of those who put as well as of two who run, lose no entry that was acknowledged, leave nothing behind, and
-/// have nobody work on what another one has: who has it next has another attempt, and whoever had it before is dead. So many kills as
-/// the environment's SHIFTSPOOL_KILLS says (`make soak`), or few.
+/// Kills at random moments, of producers as well as of two `run`, do not lose an acknowledged entry, leave nothing
+/// behind, and never make two work on the same entry: the next one has another attempt, and the one before is dead. The
+/// number of kills is in the environment's SHIFTSPOOL_KILLS (`make soak`); else there are few.
 #[test]
 fn kills_at_random_moments() {
     let mut random = Random::seeded();
@@ -53,7 +54,7 @@ fn kills_at_random_moments() {
     let site = with(&names.iter().map(String::as_str).collect::<Vec<_>>());
     let script = "echo $$ >> pids; printf '%s %04d %d\\n' $SHIFTSPOOL_NAME $SHIFTSPOOL_ATTEMPT $PPID >> worked; \
         sleep .0$((SHIFTSPOOL_ATTEMPT % 9)); echo $SHIFTSPOOL_NAME >> ended";
-    // No entry is to be set apart for the kills it was in.
+    // No entry must be set apart because of these kills.
     let words = ["-n", "2", "--attempts", "1000", "--spread"];
     fs::write(site.path("lines"), "line\n".repeat(40)).unwrap();
     let acknowledged = fs::File::options().create(true).append(true).open(site.path("put"));

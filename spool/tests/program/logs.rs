@@ -1,4 +1,4 @@
-//! `run --log-dir`: a file for each entry and day, as `work` has it.
+//! `run --log-dir`: a file for each entry and day, as with `work`.
 
 use std::fs;
 
@@ -36,7 +36,8 @@ fn a_file_for_each_entry() {
     assert_whole(&site);
 }
 
-/// A directory that cannot be made is told before anything is taken; a log that cannot, costs no entry.
+/// A directory that cannot be made is reported before anything is taken; a log that cannot be made does not fail its
+/// entry.
 #[test]
 fn logs_that_cannot_be_made() {
     let site = with(&["a"]);

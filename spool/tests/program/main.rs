@@ -25,7 +25,7 @@ const GATE: &str = "until [ -e go ]; do sleep .01; done";
 /// `shiftspool WORDS`, in the site's directory.
 fn command(site: &Site, words: &[&str]) -> Command {
     let mut command = site.program();
-    // What a crash of the system would do is not what is tested.
+    // Crashes of the system are not tested here.
     command.args(["--durability", "none"]).args(words);
     command
 }
@@ -35,7 +35,7 @@ fn feed(site: &Site, words: &[&str], input: &[u8]) -> (i32, String, String) {
     let mut command = command(site, words);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
-    // Who wants no input may be gone before it has it.
+    // A program that does not read its input may be gone before it gets it.
     let _ = child.stdin.take().unwrap().write_all(input);
     let output = child.wait_with_output().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
@@ -46,7 +46,7 @@ fn spool(site: &Site, words: &[&str]) -> (i32, String, String) {
     feed(site, words, b"")
 }
 
-/// Runs to a good end; what it printed.
+/// Runs to success; returns what it printed.
 fn done(site: &Site, words: &[&str]) -> String {
     let (code, stdout, stderr) = spool(site, words);
     assert_eq!((code, &*stderr), (0, ""), "{words:?}");
@@ -91,7 +91,7 @@ fn assert_untried(site: &Site, name: &str) {
     assert_eq!((&shown["state"], &shown["attempts"]), (&"available".into(), &0.into()));
 }
 
-/// Nothing is left in the spool but what is in its queues, and all that is whole.
+/// Nothing is left in the spool but the entries of its queues, and they are whole.
 fn assert_whole(site: &Site) {
     assert_eq!(done(site, &["fsck", "s"]), "Nothing is wrong.\n");
 }

@@ -24,7 +24,7 @@ fn an_entry() {
     assert_whole(&site);
 }
 
-/// Data that is larger than the memory that there is goes through in pieces.
+/// Data larger than the available memory goes through in pieces.
 #[test]
 fn more_than_memory() {
     const BYTES: u64 = 192 << 20;
@@ -39,7 +39,7 @@ fn more_than_memory() {
     assert_whole(&site);
 }
 
-/// More than may be is refused, and leaves nothing.
+/// More than the limit is refused, and leaves nothing.
 #[test]
 fn more_than_may_be() {
     let site = with(&[]);
@@ -50,7 +50,7 @@ fn more_than_may_be() {
     }
 }
 
-/// What cannot be read puts nothing, nor what has a name that is taken.
+/// Unreadable input puts nothing, and neither does a name that is taken.
 #[test]
 fn nothing_is_put() {
     let site = with(&["a"]);
@@ -64,7 +64,7 @@ fn nothing_is_put() {
     assert_whole(&site);
 }
 
-/// An entry a line, in their order; an empty line is an entry, a missing last end of line is none.
+/// An entry a line, in their order; an empty line is an entry, but a missing last line end does not add one.
 #[test]
 fn lines() {
     let site = with(&[]);
@@ -82,7 +82,7 @@ fn lines() {
     assert_whole(&site);
 }
 
-/// An entry a line, which is its metadata; what is no metadata is refused, and so are others' settings.
+/// An entry a line, which is its metadata; invalid metadata is refused, and so are settings of other modes.
 #[test]
 fn lines_of_metadata() {
     let site = with(&[]);
@@ -104,7 +104,7 @@ fn lines_of_metadata() {
     assert_whole(&site);
 }
 
-/// More lines than a process may have files open.
+/// More lines than a process may have open files.
 #[test]
 fn many_lines() {
     let site = with(&[]);

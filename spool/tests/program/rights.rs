@@ -22,8 +22,8 @@ fn set(site: &Site, path: &str, mode: u32) {
     fs::set_permissions(site.path(path), fs::Permissions::from_mode(mode)).unwrap();
 }
 
-/// What may not be written is said with what to do, at each directory that an entry goes through; nothing
-/// is left of it.
+/// A missing right to write is reported with what to do, for each directory that an entry passes through; nothing is
+/// left of the entry.
 #[test]
 fn nothing_is_put_where_nothing_may_be_written() {
     let site = with(&["a"]);

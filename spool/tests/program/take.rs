@@ -10,7 +10,8 @@ use super::{
     spool, with,
 };
 
-/// What is taken, with a lease or for good, stays so, whoever looks and repairs, until it is resolved in one of three ways.
+/// An entry that was taken, with a lease or for good, stays taken, despite looks and repairs, until it is resolved in
+/// one of three ways.
 #[test]
 fn it_stays_until_it_is_resolved() {
     let site = with(&["a", "b", "c"]);
@@ -39,7 +40,7 @@ fn it_stays_until_it_is_resolved() {
     assert_whole(&site);
 }
 
-/// Entries that nobody took are moved and removed as well.
+/// Entries that were not taken can be moved and removed as well.
 #[test]
 fn available_entries() {
     let site = with(&["a", "b"]);
@@ -69,7 +70,7 @@ fn a_wait() {
     assert_eq!(take.wait_with_output().unwrap().stdout, b"late\n");
 }
 
-/// A name that nobody was told is given back, and the attempt does not count.
+/// If the printed name was not read, the entry is given back, and the attempt does not count.
 #[test]
 fn nobody_reads_the_name() {
     let site = with(&[]);
@@ -86,7 +87,7 @@ fn nobody_reads_the_name() {
     assert_whole(&site);
 }
 
-/// What a running process has is not taken from it.
+/// An entry that a running process has is not taken from it.
 #[test]
 fn what_others_work_on() {
     let site = with(&["a"]);

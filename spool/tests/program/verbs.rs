@@ -7,7 +7,7 @@ use std::process::Stdio;
 use super::common::Site;
 use super::{command, done, json, refused, shown, spool, with};
 
-/// A spool is made, and made again, without harm; what is no spool is not worked on.
+/// A spool is made, and made again, without harm; other directories are refused.
 #[test]
 fn init() {
     let site = Site::bare();
@@ -24,7 +24,7 @@ fn init() {
     assert_eq!(spool(&site, &["list", "s"]).0, 0);
 }
 
-/// Each verb says what is wrong with what was typed, and does nothing.
+/// Each verb reports what is wrong with its arguments, and does nothing.
 #[test]
 fn wrong_arguments() {
     let site = with(&["a"]);
@@ -40,7 +40,7 @@ fn wrong_arguments() {
     assert_eq!(done(&site, &["list", "s", "q"]), "a\n");
 }
 
-/// A queue that is not there is not made by a slip of the keyboard: the one that is meant is named.
+/// A typing error does not make a new queue: the error names the one that was probably meant.
 #[test]
 fn no_such_queue() {
     let site = Site::bare();
@@ -63,7 +63,7 @@ fn no_such_queue() {
     assert!(code == 65 && !stderr.contains("mean"), "{stderr}");
 }
 
-/// What is not there is said to be not there.
+/// Missing things are reported as missing.
 #[test]
 fn no_such_entry() {
     let site = with(&[]);
@@ -114,7 +114,7 @@ fn show() {
     assert!(done(&site, &["show", "s", "q", "a"]).contains("(no text)"));
 }
 
-/// Lengths of the queues, what is taken apart.
+/// Lengths of the queues, with taken entries counted separately.
 #[test]
 fn lengths() {
     let site = with(&["a", "b", "c"]);
@@ -141,14 +141,14 @@ fn a_list_on_a_terminal() {
     let mut watch = command(&site, &["list", "--every", "10ms", "s"]);
     let mut watch = watch.stdout(given).spawn().unwrap();
     let mut text = String::new();
-    // Reading waits for more, which comes: it is drawn all the time, whether it has changed or not.
+    // More output always comes: the list is redrawn all the time, whether it has changed or not.
     let mut wait = |last: &str| loop {
         let mut bytes = [0; 1024];
         let length = std::io::Read::read(&mut shown, &mut bytes).unwrap();
         text.push_str(&String::from_utf8_lossy(&bytes[..length]));
         let screens: Vec<&str> = text.split(REDRAW).collect();
         assert_eq!(screens[0], "");
-        // The last may be there in part.
+        // The last one may be incomplete.
         let whole = &screens[1..screens.len() - 1];
         if whole.len() > 2 && whole[whole.len() - 2..].iter().all(|screen| screen.contains(last)) {
             return whole.last().unwrap().to_string();

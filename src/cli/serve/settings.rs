@@ -1,4 +1,4 @@
-//! The checked settings of `serve`, made once of what was said; the daemon sees nothing else.
+//! The checked settings of `serve`, made once from its options; the daemon sees nothing else.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ pub struct ServeSettings {
 }
 
 impl ServeSettings {
-    /// Settings from the command line and the environment, and behind them a file.
+    /// Settings from the command line and the environment, and then from a file.
     pub fn new(arguments: &ServeArguments, file: Option<&File>) -> Result<Self, Failure> {
         let (typed, wrote) = arguments.typed()?;
         typed.unfit(&wrote).map_or(Ok(()), |text| Err(Failure::usage(text)))?;
@@ -96,7 +96,7 @@ impl ServeSettings {
     }
 }
 
-/// Single tasks are tried again where nothing is said, for no list brings them back.
+/// Single tasks are retried by default, because no list brings them back.
 fn retry_rules(lists: Option<Retries>, fetchers: &[FetcherTable]) -> Result<RetryRules, Failure> {
     let usual =
         || retries_of_single_tasks().map_err(|fault| Failure::new(ExitCode::Internal, fault.what));

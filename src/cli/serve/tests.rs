@@ -1,4 +1,4 @@
-//! What is typed, or in a file, becomes settings.
+//! Arguments, or a file, become settings.
 
 use clap::Parser;
 
@@ -25,7 +25,7 @@ fn settings(words: &[&str], file: Option<&str>) -> Result<ServeSettings, String>
 
 const PATHS: [&str; 3] = ["/d", "/i", "/s"];
 
-/// What is typed becomes settings, and what is wrong is named.
+/// Arguments become settings, and wrong ones are named.
 #[test]
 fn typed_settings_are_checked() {
     let with = |more: &[&str]| settings(&[&PATHS, more].concat(), None);
@@ -54,7 +54,7 @@ fn typed_settings_are_checked() {
     assert!(settings(&["/d"], None).unwrap_err().contains("INPUT_DIR"));
 }
 
-/// What is said of tasks that fail counts for single tasks, too; where nothing is said, those alone are tried again.
+/// A rule for failed tasks counts for single tasks, too; without one, only single tasks are retried.
 #[test]
 fn single_tasks_are_tried_again_as_others() {
     let of = |file: &str| {

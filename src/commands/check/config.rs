@@ -1,7 +1,7 @@
 //! `shiftboss check --config`: reads a configuration file as the daemon would, and starts nothing.
 //!
-//! What the daemon would refuse is an error, in the file and around it, and so is a command that cannot be run;
-//! a tree that is not there, which the daemon waits for, is only noted.
+//! What the daemon would refuse is an error, in the file and around it, and so is a command that cannot be run. A
+//! missing tree is only noted, because the daemon waits for it.
 
 use std::path::Path;
 
@@ -88,7 +88,7 @@ fn when(table: &FetcherTable) -> String {
     every.into_iter().chain(on_change).collect::<Vec<_>>().join(", and ")
 }
 
-/// What is not there now.
+/// Trees that do not exist now.
 fn notes(table: &FetcherTable) -> Vec<String> {
     let trees = table.on_change.iter().flat_map(|on_change| &on_change.paths);
     trees

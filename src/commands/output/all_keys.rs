@@ -1,4 +1,4 @@
-//! What the jobs of all keys write, each line behind its key: of a day so far, or from now on.
+//! The output of the jobs of all keys, each line with its key in front: of a day so far, or from now on.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -16,9 +16,9 @@ use crate::runner::log_directory::{is_day, key_in};
 use crate::safe_file;
 
 const LINES: usize = 10;
-/// Between two looks at the files of a day.
+/// Pause between two looks at the files of a day.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// Days whose files are looked at: what was begun yesterday goes on in the file of that day.
+/// Days whose files are looked at: jobs begun yesterday go on in that day's file.
 const DAYS: usize = 2;
 
 pub(super) fn run(typed: &OutputArguments) -> Result<(), Failure> {
@@ -47,7 +47,7 @@ fn so_far(typed: &OutputArguments) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What is written from now on, until somebody ends it.
+/// Shows what is written from now on, until it is interrupted.
 fn follow(directory: &Path) -> Result<(), Failure> {
     let mut places: HashMap<(String, String), u64> = HashMap::new();
     let mut is_first = true;
@@ -93,7 +93,7 @@ fn open(directory: &Path, day: &str, name: &str) -> Option<File> {
     safe_file::open_beneath(directory, &PathBuf::from(day).join(name)).ok()
 }
 
-/// Shows the whole lines from a place on; where they end. `None`: nobody reads.
+/// Shows the whole lines from a position on; returns where they end. `None`: there is no reader.
 fn show(file: &mut File, from: u64, key: &str) -> Result<Option<u64>, Failure> {
     super::show(file, from, u64::MAX, true, |bytes| {
         let text = bytes.strip_suffix(b"\n").unwrap_or(bytes);

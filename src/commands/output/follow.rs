@@ -1,5 +1,5 @@
-//! An attempt that is running, to its end: the file and its index are looked at again and again, for a worker writes the end into
-//! the file in which it began, also on the next day.
+//! Follows a running attempt to its end: the file and its index are polled, because a worker writes the end into the
+//! file where the attempt began, even on the next day.
 
 use std::mem;
 use std::thread::park_timeout;
@@ -15,7 +15,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// Looks between two searches for a newer file of the key.
 const LOOKS_A_SEARCH: usize = 10;
 
-/// Shows what comes behind the place `shown_to`, until the attempt ends.
+/// Shows what comes after the position `shown_to`, until the attempt ends.
 pub(super) fn to_its_end(
     outputs: &Outputs,
     key: &str,
@@ -27,7 +27,7 @@ pub(super) fn to_its_end(
     let is_newest = |day: &str| outputs.latest(key, SystemTime::now()).is_none_or(|it| it == day);
     for look in 1_usize.. {
         let is_last = look % LOOKS_A_SEARCH == 0 && !is_newest(&found.day);
-        // Before its end is looked for: what comes behind that is not of it.
+        // Read before looking for its end: what comes after that does not belong to it.
         let length = found.file.metadata().map_err(unreadable)?.len();
         let ending = found.look_again(outputs, key, &mut index_read)?;
         let to = ending.as_ref().map_or(length, |ending| ending.at);

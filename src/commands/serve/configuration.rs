@@ -1,7 +1,6 @@
-//! What is in force: settings from the command line and, behind it, a file, read at the start and again at
-//! SIGHUP.
+//! The settings in force, from the command line and then from a file, read at the start and again at SIGHUP.
 //!
-//! `serve` settles it, its signals reload it, and those who run fetchers follow it.
+//! `serve` makes it, signals reload it, and the services of fetchers follow it.
 
 use std::path::Path;
 
@@ -13,7 +12,7 @@ use crate::cli::{ServeArguments, ServeSettings};
 use crate::config::{DaemonFiles, FetcherTable, check_own_files};
 use crate::exit::{ExitCode, Failure};
 
-/// The settings that the arguments, and the file they name, amount to.
+/// The settings from the arguments, and the file that they name.
 pub(super) fn settle(typed: &ServeArguments) -> Result<ServeSettings, Failure> {
     let file = typed.read_file()?;
     let settings = ServeSettings::new(typed, file.as_ref())?;
@@ -39,7 +38,7 @@ pub(in crate::commands) struct Configuration {
 }
 
 impl Configuration {
-    /// What is in force from the start on, and where to follow which fetchers are to run.
+    /// The settings in force from the start, and a channel with the wanted fetchers.
     pub(super) fn new(
         typed: ServeArguments,
         in_force: ServeSettings,

@@ -1,4 +1,4 @@
-//! Tells systemd how the daemon is. `serve` hands it to the supervision tree.
+//! Reports the daemon's state to systemd. `serve` passes it to the supervision tree.
 
 use std::env;
 use std::os::unix::net::UnixDatagram;
@@ -8,12 +8,12 @@ use std::time::Duration;
 use shiftboss_actors::tree::Lifecycle;
 use tracing::{info, warn};
 
-/// The init system is not told more often, however little patience it has.
+/// Shortest pause between two reports, however short the watchdog's time is.
 const ALIVE_EVERY_MIN: Duration = Duration::from_millis(10);
 
-/// Tells systemd, through NOTIFY_SOCKET, how the daemon is. Without one nobody is notified.
+/// Reports the daemon's state to systemd through NOTIFY_SOCKET; without that it does nothing.
 pub(in crate::commands) struct InitSystem<F> {
-    /// What else is to be done once workers can connect.
+    /// Called once workers can connect.
     pub(in crate::commands) at_ready: F,
 }
 
@@ -25,14 +25,14 @@ fn tell(state: &str) {
     }
 }
 
-/// How long the init system waits for a word of this process; `None`: for ever.
+/// How long the init system waits for a report of this process; `None`: for ever.
 fn patience() -> Option<Duration> {
     let number = |name| env::var(name).ok().map(|text| text.parse::<u64>().unwrap_or(0));
     let is_ours = number("WATCHDOG_PID").is_none_or(|pid| pid == u64::from(process::id()));
     number("WATCHDOG_USEC").filter(|patience| is_ours && *patience > 0).map(Duration::from_micros)
 }
 
-/// Has the init system wait for so long for what starts.
+/// Asks the init system to wait this long for the start.
 pub(in crate::commands) fn starting(patience: Duration) {
     tell(&format!("EXTEND_TIMEOUT_USEC={}", patience.as_micros()));
 }

@@ -1,6 +1,6 @@
-//! The locks of a running daemon or relay, and what a refused start made and takes back.
+//! The locks of a running daemon or relay, and how a refused start removes what it made.
 //!
-//! Taken before anything else is changed. Which locks there are is [`crate::lock`]'s.
+//! Taken before anything else is changed. The locks themselves are in [`crate::lock`].
 
 use std::path::Path;
 
@@ -69,12 +69,12 @@ fn make_input(input: &Path, undo: &mut Undo) -> Result<(), Failure> {
         let text = format!("cannot make the input directory {}: {error}", input.display());
         Failure::new(ExitCode::CannotCreate, text)
     })?;
-    // One in which somebody has put something meanwhile stays.
+    // A directory that is no longer empty stays.
     undo.add(move || _ = made.iter().try_for_each(std::fs::remove_dir));
     Ok(())
 }
 
-/// Nobody was answered from what such a database has, and lists are read again.
+/// No request was answered from such a database, and lists are read again.
 fn remove_database(database: &Path) {
     for ending in ["", "-wal", "-shm"] {
         let mut file = database.as_os_str().to_owned();

@@ -1,7 +1,7 @@
-//! What `serve` needs around it, looked at as it is now. `serve` itself does not start with the first fault, and
-//! `check --config` lists all of them. Changes nothing.
+//! Checks what `serve` needs around it. `serve` itself refuses to start at the first fault, and `check --config` lists
+//! all of them. Changes nothing.
 //!
-//! A program or a tree of a fetcher's is not needed to start; those are [`crate::commands::check`]'s.
+//! A fetcher's program or tree is not needed to start; [`crate::commands::check`] checks those.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -29,10 +29,10 @@ const RUN_DESCRIPTORS: u64 = 8;
 /// Descriptors for fetcher files, of which many can be read at once; a quarter where there are few.
 const FILE_DESCRIPTORS: u64 = 1024;
 
-/// What to do where a fetcher needs a network that the unit does not have.
+/// What to do if a fetcher needs a network that the unit does not have.
 pub(in crate::commands) const NETWORK_ADVICE: &str = "fetchers that use the network need the drop-in network.conf beside the unit (docs/configuration.md)";
 
-/// What would keep a daemon with these files from starting; what is not said is not looked at. Not to be asked while
+/// What would keep a daemon with these files from starting; only files that are set are checked. Do not call it while
 /// this process has the database open: it is opened as a plain file.
 pub(in crate::commands) fn faults(files: &DaemonFiles<'_>) -> Vec<Failure> {
     let mut faults = Vec::new();
@@ -88,7 +88,7 @@ fn no_database(path: &Path) -> Option<Failure> {
     if is_hidden { None } else { stores::look(path).err() }
 }
 
-/// Each has a lock file beside it: with one path the daemon would be in its own way.
+/// Each has a lock file beside it: with the same path for both the daemon would lock itself out.
 fn one_path(database: &Path, socket: &Path) -> Option<Failure> {
     (lock::file_of(database) == lock::file_of(socket)).then(|| {
         let path = database.display();
@@ -96,7 +96,7 @@ fn one_path(database: &Path, socket: &Path) -> Option<Failure> {
     })
 }
 
-/// What is yet to be made, and is named like another of the three, stands in another's place.
+/// A path that does not exist yet, but has the ending of another of the three, is probably in the wrong place.
 fn wrong_order(files: &DaemonFiles<'_>) -> Option<Failure> {
     let named =
         [(files.database, "database"), (files.input, "input directory"), (files.socket, "socket")];
@@ -123,7 +123,7 @@ fn unmakeable(input: &Path) -> Option<Failure> {
     })
 }
 
-/// The path, or what is there of the way to it.
+/// The path, or its nearest existing parent.
 fn nearest(path: &Path) -> &Path {
     path.ancestors().find(|path| path.exists()).unwrap_or(Path::new("/"))
 }
@@ -149,8 +149,8 @@ pub(in crate::commands) fn connections_max(wanted: NonZeroU32, fetchers: usize) 
     wanted.min(possible)
 }
 
-/// Warns at a start with fetchers, in a unit of systemd's that has no network, as the shipped one: they would only fail,
-/// each in its own words.
+/// Warns at a start with fetchers in a systemd unit without a network, such as the shipped one: they would otherwise
+/// only fail, each with its own message.
 pub(super) fn warn_without_network(fetchers: &[FetcherTable]) {
     let is_in_unit = std::env::var_os("INVOCATION_ID").is_some();
     let interfaces = fs::read_to_string("/proc/self/net/dev").unwrap_or_default();
@@ -163,8 +163,8 @@ pub(super) fn warn_without_network(fetchers: &[FetcherTable]) {
     }
 }
 
-/// Whether a list of interfaces, as the kernel prints it, has the loopback and no other. Nothing is said of an
-/// empty one: it could not be read.
+/// Whether a list of interfaces, as the kernel prints it, has the loopback and no other. False for an empty one: it
+/// could not be read.
 fn is_loopback_alone(interfaces: &str) -> bool {
     let names = interfaces.lines().filter_map(|line| Some(line.split_once(':')?.0.trim()));
     let names: Vec<&str> = names.collect();

@@ -1,4 +1,4 @@
-//! The daemon's signals: two end it, one has its configuration read anew. Used by `serve`.
+//! The daemon's signals: two end it, one makes it reload its configuration. Used by `serve`.
 
 use std::rc::Rc;
 
@@ -10,7 +10,7 @@ use super::configuration::Configuration;
 use crate::signals::{HANG_UP, SIGNAL_BASE, Signals, ignore};
 use crate::standard_error;
 
-/// Has SIGHUP do nothing until it is listened for: somebody may reload a daemon that is still starting.
+/// Ignores SIGHUP until it is handled: an operator may reload a daemon that is still starting.
 pub(in crate::commands) fn ignore_hang_up() {
     if let Err(error) = ignore(StandardSignal::SIGHUP) {
         warn!(%error, "SIGHUP cannot be ignored until the daemon is up.");

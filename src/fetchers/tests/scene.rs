@@ -1,4 +1,4 @@
-//! What the tests of the supervisor stand on: runs that are no commands, a queue in memory, a paused clock.
+//! What the tests of the supervisor use: fake runs, a queue in memory, a paused clock.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -63,7 +63,7 @@ impl Drop for On {
     }
 }
 
-/// Runs that are no commands.
+/// Fake runs, without commands.
 fn fakes(name: String, origin: Instant, inner: Rc<Seen>) -> StartRun {
     Rc::new(move |_, stop| {
         let (inner, name) = (Rc::clone(&inner), name.clone());
@@ -122,7 +122,7 @@ impl Clock for Wall {
     }
 }
 
-/// A supervisor, and what it is told and seen of it.
+/// A supervisor, with its inputs and what was observed.
 pub struct Scene {
     pub seen: Rc<Seen>,
     pub want: watch::Sender<Vec<FetcherTable>>,
@@ -141,7 +141,7 @@ pub fn with(name: &str, more: &str) -> FetcherTable {
 }
 
 impl Scene {
-    /// One with these fetchers, where runs do what they are told.
+    /// A supervisor with these fetchers, whose runs behave as prescribed.
     pub fn new(tables: Vec<FetcherTable>, told: impl FnOnce(&Seen)) -> Self {
         tokio::time::pause();
         let seen = Rc::new(Seen::default());

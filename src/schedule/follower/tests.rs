@@ -1,4 +1,4 @@
-//! Follows watches that fail when they are told to, under a paused clock; the schedule's tests follow them, too.
+//! Follows watches that fail on demand, under a paused clock; the schedule's tests use them, too.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -23,12 +23,12 @@ pub enum Next {
     Waits(Receiver<()>),
 }
 
-/// What fake watches are told; they are asked when a byte comes through the pipe.
+/// The script of fake watches; their turn comes with a byte through the pipe.
 pub struct Script {
     pipe: OwnedFd,
     bell: OwnedFd,
     next: Mutex<VecDeque<Next>>,
-    /// What they find when they are told nothing.
+    /// What they find when the script is empty.
     rewrites: Vec<PathBuf>,
     /// The openings of these numbers fail.
     failing: Range<usize>,
@@ -123,7 +123,8 @@ fn path(name: &str) -> Changed {
     Changed::of([name.into()])
 }
 
-/// The first change comes when the watch is open, the others as they happen; what was drained is not found again.
+/// The first change is reported when the watch is open, the others as they happen; drained changes are not reported
+/// again.
 #[tokio::test]
 async fn changes_are_found() {
     let mut scene = scene(0..0);
@@ -174,7 +175,7 @@ async fn a_failed_watch_is_opened_anew() {
     }
 }
 
-/// What cannot be watched at the start is an error; a panic goes on, at any time.
+/// If nothing can be watched at the start, that is an error; a panic is passed on at any time.
 #[tokio::test]
 async fn some_failures_are_the_end() {
     let mut unwatched = scene(0..1);

@@ -57,7 +57,7 @@ fn every_event_in_every_state() {
                     foreseen += 1;
                     let (next, starts) = answer.unwrap();
                     assert_eq!((next.state(), starts), (row.2, super::starts(row)));
-                    // Whoever waits for time alone is woken, and whoever does not is not.
+                    // States that wait for time have a wake-up, and the others do not.
                     let waits =
                         !matches!(row.2, State::Idle | State::Running | State::RunningPending);
                     assert_eq!(next.wake().is_some(), waits, "{state:?} {event:?}");
@@ -81,7 +81,7 @@ fn no_row_starts_a_second_run() {
     }
 }
 
-/// What time brings does not come before its time, to the tick.
+/// Timed transitions do not come early, to the tick.
 #[test]
 fn nothing_comes_early() {
     for state in STATES {
@@ -124,7 +124,7 @@ fn repetitions_are_delayed_more_and_more() {
     assert_eq!(machine.retries, Backoff::new(RETRY_FIRST, RETRY_MAX));
 }
 
-/// What happens in a history, how long after what came before it, how long a run that is on then takes, and whether that fails.
+/// A step of a history: the event, how long after the one before, how long a run then takes, and whether it fails.
 type Step = (Event, Duration, Duration, bool);
 
 /// A run of the simulated command.
@@ -178,7 +178,7 @@ impl World {
         }
     }
 
-    /// Lets time pass until `until`, with all that it brings.
+    /// Lets time pass until `until`, with all timed transitions.
     fn pass(&mut self, until: Moment, run: (Duration, bool)) {
         loop {
             let end = self.run_ends.map(|(at, _)| at);

@@ -1,11 +1,11 @@
-//! A schedule under a paused clock, with runs that are no commands.
+//! A schedule under a paused clock, with fake runs.
 
 use super::*;
 use scene::{Plan, SECOND, plan};
 
 mod scene;
 
-/// Quiet is waited for, and what changed is handed over once, each path once.
+/// It waits for quiet, and passes the changes on once, each path once.
 #[actix::test]
 async fn a_run_follows_quiet() {
     let scene = plan().start();
@@ -76,8 +76,8 @@ async fn due_runs_need_no_change() {
     assert_eq!(scene.seen.most_on.get(), 1);
 }
 
-/// Spec 2.8: a run that changes its own tree is found out, and does not run for ever; other changes
-/// during it count still.
+/// Spec 2.8: a run that changes its own tree is detected, and does not run for ever; other changes during it still
+/// count.
 #[actix::test]
 async fn a_run_that_feeds_itself_is_found_out() {
     let scene = Plan { takes: SECOND, cooldown: SECOND, rewrites: vec!["out".into()] }.start();

@@ -1,4 +1,4 @@
-//! The recursive watch over real trees. What goes wrong with them is in [`faults`].
+//! The recursive watch over real trees. Faults are in [`faults`].
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -59,7 +59,7 @@ impl Place {
     }
 }
 
-/// Every directory that there is has a watch, and nothing else has.
+/// Every existing directory has a watch, and nothing else has.
 fn assert_watches_all(place: &Place, watch: &TreeWatch) {
     let mut real = BTreeSet::new();
     let mut left = vec![place.root()];
@@ -154,7 +154,7 @@ fn random_moves_are_followed() {
             let mut watch = place.watch(&[]);
             for (what, one, two) in steps {
                 let (from, to) = (place.path(names[one]), place.path(names[two]));
-                // Most are possible; what is not is no step.
+                // Most are possible; impossible ones are skipped.
                 let _ = match what {
                     0 | 1 => fs::create_dir_all(&from),
                     2 => fs::rename(&from, &to),

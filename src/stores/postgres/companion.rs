@@ -1,5 +1,5 @@
-//! What a daemon does on the server beside its batches, on a connection of its own: it raises its counter once a second,
-//! takes daemons for dead whose counters stand still, tells the others of work, and hears of theirs.
+//! What a daemon does on the server besides its batches, on a connection of its own: it raises its counter once a
+//! second, takes daemons for dead whose counters stand still, and sends and receives notices of work.
 //!
 //! Started by the store, which shares its [`Membership`]; ends with it. It knows no operation.
 
@@ -25,7 +25,7 @@ use shiftboss_postgres::error::classify;
 /// The channel of notices; each carries its sender's number.
 pub(super) const CHANNEL: &str = "shiftboss";
 const BEAT_EVERY: Duration = Duration::from_secs(1);
-/// Others are told of work so often at most: a notice in each transaction would cost a third of all jobs.
+/// Shortest pause between two notices of work: a notice in each transaction would cost a third of all jobs.
 const NOTICE_EVERY: Duration = Duration::from_millis(10);
 
 /// See the module's documentation. Never ends by itself.
@@ -41,7 +41,7 @@ pub(super) async fn accompany(server: Server, membership: Arc<Membership>) {
         // The store that joins anew ends this connection, too.
         if joined == membership.joined() {
             membership.note_silence(&error);
-            // The StorageActor asks for its leases, and says so if the server is away.
+            // The StorageActor then asks for its leases, and reports if the server is away.
             membership.tell_change(Changed::Leases);
         }
         sleep_until(Instant::now() + backoff.next_delay()).await;
@@ -67,10 +67,10 @@ async fn serve(
         }
     };
     schema::require_usable(&client).await.inspect_err(fail)?;
-    // A beat does not wait for what somebody locked: it would be late.
+    // A beat does not wait for locks: it would be late.
     let begin = format!("SET lock_timeout = '1s'; LISTEN {CHANNEL}");
     limited(client.batch_execute(&begin)).await?;
-    // What came before is found by a look, and what could not be told is told now.
+    // Work that came before is found by a look, and notices that could not be sent are sent now.
     membership.listens();
     let Err(error) = work(&client, membership, peers).await;
     let error = schema::looked_at(&client, error).await;
@@ -87,7 +87,7 @@ async fn work(
     let mut beats = interval(BEAT_EVERY);
     beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut last_notice = Instant::now();
-    // As if it had been set back, for what happened before this connection is not known.
+    // As if it had been set back, because what happened before this connection is unknown.
     let mut server_clock = i64::MAX;
     loop {
         tokio::select! {
@@ -109,8 +109,8 @@ async fn work(
     }
 }
 
-/// Sends a notice. One that the server takes not, since too many wait there, is lost as others are: whoever waits looks for
-/// himself.
+/// Sends a notice. If the server refuses it, because too many wait there, it is lost like others: waiting daemons look
+/// by themselves.
 async fn notify(client: &Client, text: &str) -> Result<(), StoreError> {
     let notify = "SELECT pg_notify($1, $2)";
     let values: [&(dyn ToSql + Sync); 2] = [&CHANNEL, &text];

@@ -1,4 +1,4 @@
-//! One connection to the server: whom to ask, and how a call is limited.
+//! One connection to the server: how to reach it, and how calls are limited.
 //!
 //! Made by the store and by the reader; each owns its own. Nothing here knows the queue.
 
@@ -24,20 +24,21 @@ use crate::stores::database::SCHEMES;
 
 /// The longest time for a connection or a call: a frozen server accepts connections and never answers.
 pub(super) const CALL_MAX: Duration = Duration::from_secs(5);
-/// A connection that leads nowhere any more ends after this.
+/// A connection whose other end is unreachable ends after this.
 const UNHEARD_MAX: Duration = Duration::from_secs(60);
 const NAME_MAX: usize = 63;
 /// Delays before a connection that failed is made again.
 pub(super) const RECONNECT: (Duration, Duration) =
     (Duration::from_millis(50), Duration::from_secs(5));
-/// What each connection has beside what the records want. A call's time is limited here; one that is given up ends its connection once
-/// the server has answered, so the server is not to take much longer. No lock is waited for until the call's time is over.
+/// Settings of each connection besides those of the records. The time of calls is limited on our side; a call that is
+/// given up ends its connection once the server has answered, so the server must not take much longer. Waiting for a
+/// lock ends before the call's time is over.
 const OWN_SETTINGS: &str =
     "SELECT set_config(name, '0', false) FROM unnest('{idle_session_timeout, transaction_timeout}'::text[]) AS name
     WHERE current_setting(name, true) IS NOT NULL;
     SET lock_timeout = '4s'; SET statement_timeout = '10s'; SET search_path = shiftboss";
 
-/// A server and a database, as their URL and the environment say.
+/// A server and a database, from their URL and the environment.
 #[derive(Clone)]
 pub(crate) struct Server {
     url: Url,
@@ -48,7 +49,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Asks nobody yet.
+    /// Does not connect yet.
     pub(crate) fn new(url: &Url) -> Result<Self, Failure> {
         let refused = |code, why| Failure::new(code, format!("{url} cannot be used: {why}"));
         let wrong = |why: String| refused(ExitCode::Usage, why);
@@ -123,7 +124,7 @@ impl Server {
 trait Wire: AsyncRead + AsyncWrite + Unpin {}
 impl<W: AsyncRead + AsyncWrite + Unpin> Wire for W {}
 
-/// Reads what the server says, until the connection has ended: with its client, once nothing is to be answered any more.
+/// Reads the server's messages until the connection has ended: with its client, once all answers have come.
 async fn attend<S: Wire, T: Wire>(
     mut connection: tokio_postgres::Connection<S, T>,
     heard: impl Fn(&str),
@@ -135,7 +136,7 @@ async fn attend<S: Wire, T: Wire>(
     }
 }
 
-/// The settings with a password, if one is to be found where the URL has none.
+/// The settings with a password, if one can be found for a URL that has none.
 fn with_password(config: &Config) -> Result<Config, String> {
     let mut config = config.clone();
     if config.get_password().is_none()
@@ -157,7 +158,7 @@ fn places(config: &Config) -> String {
     names.chain(addresses).collect::<Vec<_>>().join(", ")
 }
 
-/// The server cuts names of connections, and alters what is not ASCII: what would not stay as it is gets a digest.
+/// The server cuts names of connections, and changes what is not ASCII: a name that would be changed gets a digest.
 fn application_name(daemon: &str) -> String {
     let name = format!("shiftboss {daemon}");
     if name.len() <= NAME_MAX && name.is_ascii() {
@@ -183,7 +184,7 @@ fn too_late(who_did: &str) -> StoreError {
     StoreError::Busy(format!("{who_did} not answer within {} s", CALL_MAX.as_secs()))
 }
 
-/// Why there is no connection, and what to do. A server that is not there now may come.
+/// Why there is no connection, and what to do. A server that is unreachable now may come back.
 fn unconnected(server: &str, error: &tokio_postgres::Error) -> StoreError {
     let why = in_words(error);
     let why = why.strip_prefix("error connecting to server: ").unwrap_or(&why);
@@ -193,7 +194,7 @@ fn unconnected(server: &str, error: &tokio_postgres::Error) -> StoreError {
             "cannot connect to {server}: the server wants a password, and none was found; {PASSWORD}"
         )),
         None => match untrusted(why) {
-            // It may be a replica that is not meant, or a server that has no process left to say more.
+            // It may be an unintended replica, or a server that has no process left to say more.
             Some(remedy) => StoreError::Busy(text + remedy),
             None => StoreError::Busy(text + ": see whether the server runs, and listens there"),
         },
@@ -204,7 +205,7 @@ fn unconnected(server: &str, error: &tokio_postgres::Error) -> StoreError {
     }
 }
 
-/// What to do where the server is not one to talk to as the URL wants.
+/// What to do if the server does not fulfil the URL's demands.
 fn untrusted(why: &str) -> Option<&'static str> {
     if why.contains("server does not support TLS") {
         return Some(": sslmode wants it, so set ssl = on at the server, with a certificate");

@@ -1,7 +1,7 @@
 //! The table of daemons, in plain statements: a daemon joins under its name, lives, leaves, or is taken for dead. Each joining has an epoch of its own;
-//! what a daemon does under another one than the last is fenced by the records' crate.
+//! the records' crate fences off what a daemon does under an epoch that is not its last.
 //!
-//! Called by the store, its companion and `shiftboss forget --daemon`. What a daemon has is not known here.
+//! Called by the store, its companion and `shiftboss forget --daemon`. It does not know what daemons own.
 
 use shiftboss_postgres::ALONE;
 use shiftboss_queue::documents::{ARRIVING, Gone, MEMBER, MOVED};
@@ -66,7 +66,7 @@ pub(super) struct Joining<'a> {
 /// A daemon's number, and the epoch with which it joined.
 pub(super) type Place = (i64, i64);
 
-/// Joins, if nobody who lives has the name: from then on nothing is done under an earlier epoch.
+/// Joins, if no living daemon has the name: from then on nothing is done under an earlier epoch.
 pub(super) async fn join(client: &Client, it: Joining<'_>) -> StoreResult<Asked<Place>> {
     if let Some(taken) = taken(client, &it).await? {
         return Ok(taken);
@@ -136,10 +136,10 @@ pub(super) struct Heard {
     pub(super) beat: i64,
 }
 
-/// `Newer`: the schema is not for this version any more.
+/// `Newer`: the schema is no longer for this version.
 pub(super) async fn beat(client: &Client, (daemon, epoch): Place) -> StoreResult<Heard> {
     let rows = limited(client.query(BEAT, &[&daemon, &epoch])).await?;
-    // Whoever makes the schema newer may leave this connection be.
+    // An upgrade of the schema need not end this connection.
     rows.first().map_or(Ok(0), |row| schema::usable(row.get(8)))?;
     let lives = rows.first().is_some_and(|row| row.get(6));
     let clock = rows.first().map_or(i64::MIN, |row| row.get(7));
@@ -148,7 +148,7 @@ pub(super) async fn beat(client: &Client, (daemon, epoch): Place) -> StoreResult
     Ok(Heard { lives, others: others.into_iter().map(peer).collect(), clock, beat })
 }
 
-/// How far the counter of a name is; `None`: nobody is called so.
+/// The counter of a name; `None`: there is no such daemon.
 pub(super) async fn beat_of(client: &Client, name: &str) -> StoreResult<Option<i64>> {
     let sql = "SELECT beat FROM daemons WHERE name = $1";
     Ok(limited(client.query_opt(sql, &[&name])).await?.map(|row| row.get(0)))
@@ -168,7 +168,8 @@ fn peer(row: &Row) -> Peer {
     }
 }
 
-/// Takes a daemon for dead, if it has not gone on since, and was not stopped: it writes no more. `None`: it lives.
+/// Takes a daemon for dead, if its counter has not moved since, and it was not stopped: it can no longer write. `None`:
+/// it lives.
 pub(super) async fn retire(client: &Client, mut peer: Peer) -> StoreResult<Option<Peer>> {
     if peer.gone.is_some() {
         return Ok(Some(peer));
@@ -176,7 +177,7 @@ pub(super) async fn retire(client: &Client, mut peer: Peer) -> StoreResult<Optio
     let name = "SELECT connections FROM daemons WHERE daemon = $1 AND epoch = $2 AND beat = $3";
     let values: [&(dyn ToSql + Sync); 3] = [&peer.daemon, &peer.epoch, &peer.beat];
     let Some(row) = limited(client.query_opt(name, &values)).await? else { return Ok(None) };
-    // Not one with which it joins anew at this moment.
+    // Not a connection with which it is just joining anew.
     end_connections(client, row.get(0), Some(peer.seen.saturating_add(1))).await?;
     limited(client.batch_execute(ALONE)).await?;
     let retired = limited(client.query_opt(RETIRE, &values)).await;
@@ -187,7 +188,7 @@ pub(super) async fn retire(client: &Client, mut peer: Peer) -> StoreResult<Optio
     }))
 }
 
-/// What a daemon saw to is others' by now.
+/// Others have adopted the daemon's jobs by now.
 pub(super) async fn note_adopted(client: &Client, peer: &Peer) -> StoreResult<()> {
     limited(client.execute(ADOPTED, &[&peer.daemon, &peer.epoch])).await.map(drop)
 }
@@ -196,7 +197,7 @@ pub(super) async fn leave(client: &Client, (daemon, epoch): Place) -> StoreResul
     limited(client.execute(LEAVE, &[&daemon, &epoch])).await.map(drop)
 }
 
-/// The daemon of a name, with who it is; `None`: nobody is called so.
+/// The daemon of a name, with its identity; `None`: there is no such daemon.
 pub(super) async fn find(client: &Client, name: &str) -> StoreResult<Option<(Peer, String)>> {
     let sql = "SELECT daemon, name, epoch, beat, gone, coalesce(gone_at, beat_at), pid, version FROM daemons WHERE name = $1";
     let row = limited(client.query_opt(sql, &[&name])).await?;
@@ -210,7 +211,7 @@ pub(super) async fn is_to_be_adopted(client: &Client, peer: &Peer) -> StoreResul
     Ok(limited(client.query_one(sql, &[&peer.daemon])).await?.get(0))
 }
 
-/// Nobody is called so any more.
+/// Deletes the daemon's name.
 pub(super) async fn forget(client: &Client, peer: &Peer) -> StoreResult<()> {
     let sql = "WITH gone AS (DELETE FROM daemons WHERE daemon = $1 RETURNING daemon)
         DELETE FROM credits WHERE daemon IN (SELECT daemon FROM gone)";

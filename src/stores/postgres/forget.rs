@@ -1,5 +1,5 @@
-//! Forgets a daemon that is gone for good, or a relay: its jobs are adopted by those that live, or wait again, and its lists leave the queue.
-//! Called by `shiftboss forget --daemon`, beside the daemons; knows none of them.
+//! Forgets a daemon that is gone for good, or a relay: living daemons adopt its jobs, or these wait again, and its
+//! lists leave the queue. Called by `shiftboss forget --daemon`, beside the daemons, and without contacting them.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use super::pooler;
 use super::schema;
 use crate::stores::forget::{Left, forget_member};
 
-/// Others adopt its jobs within this time, or those wait again.
+/// If others do not adopt its jobs within this time, these wait again.
 const ADOPTED_WITHIN: Duration = Duration::from_secs(10);
 const ADOPTION_LOOK_EVERY: Duration = Duration::from_millis(100);
 
@@ -42,15 +42,15 @@ pub(crate) async fn forget(server: &Server, name: &str) -> StoreResult<Option<Le
     let lives = || lives("it was started again");
     let left = forget_member(&mut engine, 0, &daemon.member, lives).await;
     let client = engine.store().client();
-    // What waits again is work for those that live.
+    // Jobs that wait again are work for living daemons.
     limited(client.batch_execute(&format!("NOTIFY {CHANNEL}"))).await?;
     let left = left?.unwrap_or_default();
     daemons::forget(client, &daemon).await?;
     Ok(Some(Left { jobs, ..left }))
 }
 
-/// The daemon of a name, which was stopped or is taken for dead now, and writes nothing from then on; `None`: nobody is called so. Else it
-/// lives: who it is.
+/// The daemon of a name, which was stopped or is taken for dead now, and can no longer write; `None`: there is no such
+/// daemon. Fails, with its identity, if it lives.
 pub(super) async fn wait_dead(
     client: &Client,
     name: &str,
@@ -66,7 +66,7 @@ pub(super) async fn wait_dead(
     .await
 }
 
-/// Its jobs wait again that nobody adopts; so many.
+/// Requeues its jobs that no daemon adopts; returns how many.
 async fn give_back(engine: &mut Engine<PostgresRecords>, daemon: &Peer) -> StoreResult<u64> {
     let began = Instant::now();
     while began.elapsed() < ADOPTED_WITHIN

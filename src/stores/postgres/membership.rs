@@ -1,4 +1,4 @@
-//! What the store and its companion know of each other: who the daemon is to the others, and what each has to tell the other.
+//! What the store and its companion share: the daemon's identity among the others, and their messages to each other.
 //!
 //! Shared by [`store`](super::store) and [`companion`](super::companion). It calls nothing.
 
@@ -15,14 +15,14 @@ use tracing::{info, warn};
 use super::daemons::Place;
 use super::peers::Peer;
 
-/// So many connections for beats that fail one after the other are told of, unless it is the server that is away.
+/// After how many failed connections for beats in a row to warn, unless the server is away.
 const WARN_AT: u32 = 3;
 
-/// What the store and its companion know of each other.
+/// The state that the store and its companion share.
 #[derive(Default)]
 pub(super) struct Membership {
     state: Mutex<State>,
-    /// There is work that others are to be told of.
+    /// There is work to announce to others.
     pub(super) work: Notify,
     polls: Polls,
 }
@@ -35,7 +35,7 @@ struct State {
     is_lost: bool,
     /// The store's last call failed, too.
     is_away: bool,
-    /// Others that do nothing any more, and whose jobs nobody may have adopted yet.
+    /// Daemons that no longer act, and whose jobs may not have been adopted yet.
     dead: Vec<Peer>,
     /// The server's clock was set back, or may have been.
     was_clock_set: bool,
@@ -45,8 +45,9 @@ struct State {
     beat: i64,
     /// Connections that failed since the last beat was heard.
     failed: u32,
-    /// What the companion failed of on a connection that it had, and what only somebody who looks at the schema, or at the
-    /// role's rights, can mend. A login that is refused for a while is none: the store's own connection may stand.
+    /// An error of the companion on an established connection that only an administrator can mend, in the schema or in
+    /// the role's rights. A login that is refused for a while is not such an error: the store's own connection may
+    /// still work.
     failure: Option<StoreError>,
     changed: Option<Changed>,
     waker: Option<Waker>,
@@ -142,7 +143,7 @@ impl Membership {
         self.state().failure = Some(error.clone());
     }
 
-    /// Another daemon does nothing any more: the store is called, which sees to its jobs.
+    /// Another daemon no longer acts: wakes the store, which takes care of its jobs.
     pub(super) fn note_dead(&self, dead: Peer) {
         let mut state = self.state();
         if !state.dead.contains(&dead) {
@@ -165,7 +166,7 @@ impl Membership {
         std::mem::take(&mut self.state().was_clock_set)
     }
 
-    /// Operators give their order to any daemon; all say that they noticed.
+    /// Operators give their order to any daemon; all daemons log it.
     pub(super) fn note_pause(&self, is_paused: bool) {
         match (self.state().is_paused.replace(is_paused), is_paused) {
             (Some(false), true) => info!("The queue is paused: nothing is handed out."),
@@ -174,7 +175,7 @@ impl Membership {
         }
     }
 
-    /// A connection failed on which the server is told that this daemon lives. If it is away, the StorageActor says so.
+    /// The connection for this daemon's beats failed. If the server is away, the StorageActor reports that.
     pub(super) fn note_silence(&self, error: &StoreError) {
         let mut state = self.state();
         if state.is_away {
@@ -186,7 +187,7 @@ impl Membership {
         }
     }
 
-    /// The server was told that this daemon lives, so often at least.
+    /// This daemon's counter on the server is at least this.
     pub(super) fn note_heard(&self, beat: i64) {
         let mut state = self.state();
         state.beat = beat;
@@ -203,7 +204,7 @@ impl Membership {
         }
     }
 
-    /// What the daemon is to end with, or waits for the end of.
+    /// The error with which the daemon ends, or which it waits out.
     pub(super) fn failure(&self) -> StoreResult<()> {
         self.state().failure.clone().map_or(Ok(()), Err)
     }

@@ -12,10 +12,10 @@ use tokio_postgres::config::{Config, Host};
 
 /// Others may not read a file of passwords.
 const OTHERS: u32 = 0o077;
-/// How a socket's directory may be named in the file, beside its path.
+/// Another name of a socket's directory in the file, besides its path.
 const LOCAL: &str = "localhost";
 
-/// `None`: there is none, and the server may not want any.
+/// `None`: there is none, and the server may not need one.
 pub(super) fn find(config: &Config) -> Result<Option<Vec<u8>>, String> {
     if let Some(password) = env::var_os("PGPASSWORD").filter(|password| !password.is_empty()) {
         return Ok(Some(password.into_encoded_bytes()));
@@ -28,7 +28,7 @@ pub(super) fn find(config: &Config) -> Result<Option<Vec<u8>>, String> {
     Ok(text.and_then(|text| password_in(&text, config)).map(String::into_bytes))
 }
 
-/// `None`: there is no file, or what stands in its place is none (`/dev/null`).
+/// `None`: there is no file, or it is not a regular one (`/dev/null`).
 fn read(path: &Path) -> Result<Option<String>, String> {
     let shown = path.display();
     let failed = |error| format!("cannot read the file of passwords {shown}: {error}");
@@ -74,7 +74,7 @@ fn password_in(text: &str, config: &Config) -> Option<String> {
     })
 }
 
-/// What stands between colons; \: and \\ are a colon and a backslash. All of the fifth field is the password.
+/// The parts between colons; \: and \\ are a colon and a backslash. The whole fifth field is the password.
 fn fields(line: &str) -> Vec<String> {
     let mut fields = vec![String::new()];
     let mut letters = line.chars();
@@ -89,7 +89,7 @@ fn fields(line: &str) -> Vec<String> {
     fields
 }
 
-/// Who asks where the URL names nobody.
+/// The user if the URL names none.
 fn user_name() -> String {
     let user = nix::unistd::User::from_uid(nix::unistd::geteuid());
     user.ok().flatten().map_or_else(String::new, |user| user.name)

@@ -1,8 +1,8 @@
-//! Who of the other daemons is dead, judged by counters that they raise while they live.
+//! Which of the other daemons are dead, judged by counters that they raise while they live.
 //!
-//! Asked by the [`companion`](super::companion) after each look. Times are the looker's own, and go on while its machine
-//! sleeps: clocks of machines may differ. A daemon that wants a name, and `shiftboss forget --daemon`, [wait](wait_out) for one
-//! counter.
+//! Asked by the [`companion`](super::companion) after each look. Times are from this daemon's own clock, which goes on
+//! while its machine sleeps: clocks of machines may differ. A daemon that wants a name, and `shiftboss forget
+//! --daemon`, [wait](wait_out) for one counter.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,13 +13,13 @@ use shiftboss_queue::documents::Gone;
 use shiftboss_queue::error::StoreResult;
 use tokio::time::sleep;
 
-/// A counter that stood still over so many looks, one a second...
+/// A counter that stood still over this many looks, one a second...
 const LOOKS: u32 = 5;
-/// ...and for so long is a dead daemon's. Looks, so that a server that was frozen makes nobody dead.
+/// ...and for this long is a dead daemon's. Looks count so that a frozen server does not make all daemons dead.
 const STILL: Duration = Duration::from_secs(5);
 
-/// Looks, one a second, over which the counter must have stood still. The second one comes soon: the server may not have noticed
-/// yet that somebody has ended.
+/// Looks, one a second, over which the counter must have stood still. The second one comes soon: the server may not
+/// have noticed yet that a process has ended.
 const OWN_LOOKS: u32 = 7;
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 const SECOND_LOOK: Duration = Duration::from_millis(50);
@@ -52,7 +52,7 @@ impl Peers {
         self.0.len()
     }
 
-    /// Notes what was seen at a time; returns those that are dead by now.
+    /// Notes the counters seen at a time; returns the daemons that are dead by now.
     pub(super) fn look(&mut self, now: Duration, peers: &[Peer]) -> Vec<Peer> {
         self.0.retain(|daemon, _| peers.iter().any(|peer| peer.daemon == *daemon));
         peers.iter().filter(|peer| self.is_dead(now, peer)).cloned().collect()
@@ -76,8 +76,8 @@ pub(super) enum Asked<T> {
     Taken(String, i64),
 }
 
-/// Asks until it is had, or the counter goes on: then who has it. `ask` gets the counter that stood still, once it has for
-/// long enough.
+/// Calls `ask` until it succeeds, or the counter moves: then returns who has the name. `ask` gets the counter once that
+/// has stood still for long enough.
 pub(super) async fn wait_out<T>(
     mut ask: impl AsyncFnMut(Option<i64>) -> StoreResult<Asked<T>>,
 ) -> StoreResult<Result<T, String>> {
@@ -122,7 +122,7 @@ mod tests {
         assert_eq!(deaths(&quick).first(), Some(&5_000));
     }
 
-    /// Nobody could look for a minute: that is no minute of silence.
+    /// A minute without looks does not count as a minute of silence.
     #[test]
     fn a_server_that_was_frozen_makes_nobody_dead() {
         let looks = [(0, 1), (60_000, 1), (61_000, 1), (62_000, 1), (63_000, 1), (64_000, 2)];

@@ -1,17 +1,17 @@
 //! Whether a connection keeps its server process: behind a pooler that gives each transaction another one, settings, notices and
 //! locks of a session are lost.
 //!
-//! Asked at the start of whoever uses more than one transaction. A pooler that gives each connection a process of its own is as
-//! good as none.
+//! Checked at the start by all code that uses more than one transaction. A pooler that gives each connection a process
+//! of its own is acceptable.
 
 use shiftboss_queue::error::{StoreError, StoreResult};
 use tokio_postgres::{Client, SimpleQueryMessage};
 
 use super::connection::{Server, limited};
 
-/// How often it is looked: others who use the same pooler come between.
+/// How many looks: other users of the same pooler come in between.
 const LOOKS: usize = 3;
-/// What PgBouncer says of a transaction where it gives each statement another process.
+/// PgBouncer's error for a transaction if it gives each statement another process.
 const NO_TRANSACTIONS: &str = "transaction blocks not allowed";
 const PROCESS: &str = "SELECT pg_backend_pid()";
 

@@ -1,8 +1,9 @@
-//! Questions about the queue on a server, each on a connection of its own, in one read-only transaction of one snapshot, which waits for no lock
-//! for long. What is answered the queue's crate knows, what is found the records'.
+//! Questions about the queue on a server, each on a connection of its own, in one read-only transaction of one
+//! snapshot, which does not wait long for locks. The queue's crate makes the answers, the records' crate finds the
+//! data.
 //!
-//! For commands that look, and for operators' connections. It blocks, and has a runtime for each question, or for several of one moment. Time is the
-//! server's.
+//! For read-only commands, and for operators' connections. It blocks, and has a runtime for each question, or for
+//! several of one moment. It uses the server's time.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -18,7 +19,7 @@ use tokio::time::timeout;
 use super::connection::{Server, limited};
 use super::schema;
 
-/// Of one statement.
+/// Time limit of one statement.
 const STATEMENT_MAX_MS: u128 = 20_000;
 /// The longest time for a question, whatever the server does.
 const QUESTION_MAX: Duration = Duration::from_secs(30);
@@ -77,7 +78,7 @@ impl PostgresReader {
 
     async fn moment(&self) -> ReadResult<Moment> {
         let client = self.server.connect().await.map_err(unopened)?;
-        // The server ends what nobody waits for any more.
+        // The server ends statements for which we no longer wait.
         let ms = self.patience.as_millis().min(STATEMENT_MAX_MS);
         let begin = format!("SET statement_timeout = {ms}");
         limited(client.batch_execute(&begin)).await.map_err(unopened)?;

@@ -1,5 +1,5 @@
-//! Makes the schema, in one transaction under an advisory lock: the tables of the records' crate, and the views that anybody may read;
-//! and says which version of it a server has.
+//! Makes the schema, in one transaction under an advisory lock: the tables of the records' crate, and the public views;
+//! and reads which version of it a server has.
 //!
 //! Called when a daemon opens the store, and by `shiftboss migrate`. The version is the comment of the schema, where an
 //! administrator sees it, too.
@@ -17,10 +17,10 @@ const VIEWS: &str = include_str!("views.sql");
 const VERSION: usize = 1;
 /// The oldest version that works on this one's schema, so that its daemons need not be stopped for an update.
 const OLDEST: usize = 1;
-/// What the comment of the schema begins with, and what it has between its version and the oldest one.
+/// The beginning of the schema's comment, and the text between its version and the oldest one.
 const COMMENT: &str = "shiftboss, queue version ";
 const ALSO_FOR: &str = ", also for ";
-/// Whoever makes the schema holds this lock of the database: "shiftbos" as a number.
+/// The database lock that is held while making the schema: "shiftbos" as a number.
 const LOCK: i64 = 0x7368_6966_7462_6f73;
 
 const MIGRATION_MAX: Duration = Duration::from_secs(60);
@@ -62,7 +62,7 @@ pub(crate) async fn require_current(client: &Client) -> Result<(), StoreError> {
     }
 }
 
-/// For who has used the queue: on each connection, for it may have been made newer, or be away.
+/// For daemons that have used the queue: on each connection, because the schema may have been upgraded, or be missing.
 /// `Newer`; `Busy` while there is none, as in a database that is being restored.
 pub(super) async fn require_usable(client: &Client) -> Result<(), StoreError> {
     match timeout(CALL_MAX, version(client)).await.map_err(|_| unanswered())?? {
@@ -71,7 +71,8 @@ pub(super) async fn require_usable(client: &Client) -> Result<(), StoreError> {
     }
 }
 
-/// What an error says to who has used the queue: all that is in a schema is missing for a role that may not use it any more.
+/// Interprets an error for a daemon that has used the queue: to a role that may no longer use the schema, everything in
+/// it seems to be missing.
 pub(super) async fn looked_at(client: &Client, error: StoreError) -> StoreError {
     match error {
         StoreError::Fatal(_) => require_usable(client).await.err().unwrap_or(error),
@@ -93,7 +94,7 @@ async fn check_server(client: &Client) -> Result<(), StoreError> {
     unfit(row.get(0), row.get(1)).map_or(Ok(()), |why| Err(refused(&why)))
 }
 
-/// What speaks against a server and its database.
+/// Why a server and its database are unsuitable.
 fn unfit(version: i32, encoding: &str) -> Option<String> {
     if version < SERVER_MIN {
         let (found, needed) = (version / 10_000, SERVER_MIN / 10_000);
@@ -108,7 +109,7 @@ fn refused(why: &str) -> StoreError {
     StoreError::Fatal(why.to_owned())
 }
 
-/// The version of the schema that is there, which may be newer if it is for this one, too; 0: there is none.
+/// The version of the existing schema, which may be newer if this version can use it, too; 0: there is none.
 pub(super) async fn version(client: &Client) -> Result<usize, StoreError> {
     let sql =
         "SELECT obj_description(oid, 'pg_namespace'), has_schema_privilege(oid, 'USAGE'), nspowner::regrole::text

@@ -1,9 +1,9 @@
-//! The port [`Store`]: the queue's engine carries batches out, over the records on a server; what is done here is about the connection and
-//! about who this daemon is to the others.
+//! The port [`Store`]: the queue's engine carries batches out, over the records on a server; this module handles the
+//! connection and the daemon's membership.
 //!
-//! Called by the StorageActor, which gathers the next batch meanwhile. The connection is made when it is needed, and made anew
-//! after it failed: then the result of the last batch may not be known, and what it handed out is undone, for nobody
-//! was told.
+//! Called by the StorageActor, which gathers the next batch meanwhile. The connection is made when it is needed, and
+//! made anew after it failed: then the result of the last batch may not be known, and the jobs that it handed out are
+//! undone, because no worker got them.
 
 use std::future::ready;
 use std::sync::Arc;
@@ -33,17 +33,17 @@ use super::schema;
 use crate::stores::Found;
 use crate::stores::options::{Joining, Options};
 
-/// A batch meets those of others so often at most.
+/// How often, at most, a batch is repeated after conflicts with those of others.
 const MEETINGS_MAX: u32 = 20;
-/// The server's clock counts, whatever the engine is told.
+/// The server's clock counts, whatever time is passed to the engine.
 const NO_TIME: Millis = 0;
 
 /// The queue in a PostgreSQL database, as one daemon has it.
 pub(crate) struct PostgresStore {
     server: Server,
     joining: Joining,
-    /// Its process, and behind an @ its place, the machine and the input directory. Machines and containers that are copies of
-    /// each other may have the same place.
+    /// Its process, and after an @ its place: the machine and the input directory. Machines and containers that are
+    /// copies of each other may have the same place.
     owner: String,
     options: Options,
     joined: Option<Joined>,
@@ -51,11 +51,11 @@ pub(crate) struct PostgresStore {
     /// Begun with the first call, on its runtime.
     companion: Option<JoinHandle<()>>,
     reconnect: Reconnect,
-    /// What was handed out by batches whose result is not known.
+    /// Attempts handed out by batches whose result is not known.
     unheard: Vec<Attempt>,
     /// At the last joining.
     pub(crate) found: Found,
-    /// Recorded by batches, and not told yet.
+    /// Recorded by batches, and not reported yet.
     ends: Vec<JobEnd>,
 }
 
@@ -68,8 +68,8 @@ struct Joined {
 type Outcomes = Vec<Result<Outcome, Rejected>>;
 
 impl PostgresStore {
-    /// Makes the schema if it is missing, and joins the queue. The connection is not kept: the next one is made by whoever
-    /// calls the store first, on its own runtime.
+    /// Makes the schema if it is missing, and joins the queue. The connection is not kept: the first call of the store
+    /// makes the next one, on its own runtime.
     pub(crate) async fn open(
         server: Server,
         joining: Joining,
@@ -148,7 +148,7 @@ impl PostgresStore {
             Err(error) => return Err(self.reconnect.failed(error)),
         };
         self.reconnect.succeeded();
-        // What it had may be others' by now, and a batch may have made work whose answer was lost.
+        // Others may own by now what it had, and a batch whose answer was lost may have made work.
         self.membership.tell_change(Changed::Runs);
         self.membership.tell_work();
         let companion = || {
@@ -198,7 +198,7 @@ impl PostgresStore {
         }
     }
 
-    /// What came of a batch beside its answers.
+    /// Reports a batch's effects besides its answers.
     fn tell(&self, joined: &mut Joined) {
         self.membership.note_pause(joined.engine.is_paused());
         let news = joined.engine.take_news();
@@ -259,7 +259,7 @@ impl Joined {
         let adopted = self.engine.adopt(NO_TIME, member, gone, *seen).await;
         self.engine.store_mut().require(None);
         let jobs = match adopted {
-            // The next look finds it again, if it is to be adopted still.
+            // The next look finds it again, if it still must be adopted.
             Err(_) if self.engine.store().is_usable() => return Ok(()),
             adopted => adopted?,
         };
@@ -317,7 +317,7 @@ impl Store for PostgresStore {
     }
 
     fn maintain(&mut self) -> StoreFuture<'_, Checkpoint> {
-        // The server sees to what there is.
+        // The server takes care of its files.
         Box::pin(ready(Ok(Checkpoint::Complete)))
     }
 

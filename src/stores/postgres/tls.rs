@@ -1,7 +1,8 @@
 //! TLS to the server: what the URL's `sslmode` and `sslrootcert` mean, and a connector that holds to it.
 //!
-//! The library knows the modes disable, prefer and require; whom to trust is decided here. As with PostgreSQL's own
-//! programs, only `verify-full` proves that it is the right server. Used where a connection is prepared.
+//! The library knows the modes disable, prefer and require; this module decides which certificates to trust. As with
+//! PostgreSQL's own programs, only `verify-full` proves that it is the right server. Used where a connection is
+//! prepared.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Trust {
-    /// Whoever answers.
+    /// Any server.
     Anybody,
     /// The host of the URL, by the machine's root certificates.
     Host,
@@ -24,7 +25,7 @@ pub(super) enum Trust {
     HostBy(PathBuf),
 }
 
-/// A URL as the library takes it, and what it says of trust.
+/// A URL in the form that the library takes, and its settings of trust.
 pub(super) fn take_trust(url: &str) -> Result<(String, Trust), String> {
     if url.matches('@').count() > 1 {
         return Err(
@@ -96,7 +97,8 @@ fn roots(certificates: Vec<CertificateDer<'static>>) -> RootCertStore {
     roots
 }
 
-/// Takes any certificate, as `sslmode=prefer` and `require` do: nobody can listen, and nobody is recognized.
+/// Takes any certificate, as `sslmode=prefer` and `require` do: that prevents passive eavesdropping, but does not
+/// authenticate the server.
 #[derive(Debug)]
 struct Anybody(Arc<CryptoProvider>);
 

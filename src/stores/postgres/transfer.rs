@@ -1,7 +1,7 @@
-//! A queue on a server that is moved, into it or out of it: with a lock that keeps daemons from joining as long as it lasts, and a look
-//! whether one lives.
+//! Moving a queue to or from a server: with a lock that keeps daemons from joining meanwhile, and a check whether one
+//! lives.
 //!
-//! For `shiftboss move`, which has no runtime: each call waits for its answer. What is moved is not known here.
+//! For `shiftboss move`, which has no runtime: each call waits for its answer. It does not know what is moved.
 
 use std::future::Future;
 use std::time::Duration;
@@ -23,12 +23,12 @@ use crate::stores::start_failure;
 use crate::stores::transfer::Mark;
 use shiftboss_postgres::error::classify;
 
-/// The lock of the queue, without which no daemon joins: held as long as the connection is.
+/// The lock of the queue, which a daemon needs to join: held as long as the connection is.
 const LOCK: &str = "SELECT pg_try_advisory_lock('keys'::regclass::oid::int8)";
-/// The answer is looked for so often, if there is none yet.
+/// How often to look for an answer that has not come yet.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 const LIVING: &str = "SELECT name FROM daemons WHERE gone IS NULL ORDER BY name";
-/// All of a table is read in the order of its key, and nobody knows how soon the other end goes on.
+/// Whole tables are read in the order of their keys, and the other end may pause for any time.
 const SETTINGS: &str = "SET enable_seqscan = on; SET enable_bitmapscan = on; SET enable_material = on; SET plan_cache_mode = auto;
     SET work_mem = '64MB'; SET cursor_tuple_fraction = 1; SET idle_in_transaction_session_timeout = 0; SET lock_timeout = '10s';
     SET statement_timeout = 0";
@@ -45,18 +45,19 @@ const DAEMON: &str =
 const IDENTITY: &str =
     "SELECT system_identifier || ':' || d.oid FROM pg_control_system(), pg_database d
     WHERE d.datname = current_database()";
-/// Of the same rows a file has a quarter of the bytes, or more if somebody has seen to the tables.
+/// The same rows take a quarter of the bytes in a file, or more if the tables were vacuumed.
 const BYTES: &str = "SELECT coalesce(sum(pg_total_relation_size(oid)) / 3, 0)::int8 FROM pg_class
     WHERE relkind = 'r' AND relnamespace = current_schema()::regnamespace";
 
-/// What the server calls the connections of a move: no daemon's are called so.
+/// The application name of a move's connections: no daemon has it.
 const APPLICATION: &str = "shiftboss-move";
 
 /// A queue that no daemon uses as long as this lasts.
 pub(in crate::stores) struct Reserved {
     runtime: Runtime,
     client: Client,
-    /// Nobody knows how long a statement takes for all keys of a queue: whether the server answers at all is asked here.
+    /// A second connection that checks whether the server answers at all, because a statement over all keys of a queue
+    /// may take any time.
     watch: Client,
     /// As users name it.
     pub(in crate::stores) name: String,
@@ -131,7 +132,7 @@ impl Reserved {
         Ok(row.and_then(|row| Some(kind.read("", row.get(0))?.1)))
     }
 
-    /// One word that no other queue has, on any machine.
+    /// A unique word for this queue, on any machine.
     pub(in crate::stores) fn identity(&self) -> Result<String, Failure> {
         Ok(self.ask(self.client().query_one(IDENTITY, &[]))?.get(0))
     }
@@ -142,7 +143,7 @@ impl Reserved {
         self.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
     }
 
-    /// So many it takes in a file, about.
+    /// Roughly how many bytes it takes in a file.
     pub(in crate::stores) fn bytes(&self) -> Result<u64, Failure> {
         Ok(self.ask(self.client().query_one(BYTES, &[]))?.get::<_, i64>(0).unsigned_abs())
     }

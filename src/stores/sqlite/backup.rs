@@ -1,7 +1,7 @@
 //! A consistent copy of the database, for `shiftboss backup`, while the daemon runs.
 //!
-//! By SQLite's own backup, in one step: one read transaction, so the copy is one moment of the
-//! queue, and rows keep their places in the file, which a copy by VACUUM would not leave them.
+//! By SQLite's own backup, in one step: one read transaction, so the copy is one moment of the queue. Rows keep their
+//! places in the file, which they would not with VACUUM.
 
 use std::error::Error;
 use std::fmt::Display;
@@ -29,14 +29,14 @@ pub(crate) fn backup(database: &Path, file: &Path) -> Result<(), Failure> {
         return Err(cannot(ExitCode::CannotCreate, &why));
     }
     make_new(file, |to| copy(&source, to)).map_err(|error| {
-        // A bad copy alone says nothing of the database: it may be where it was written to.
+        // A bad copy alone does not show that the database is damaged: the target disk may be.
         if is_corrupt(&error)
             && let Err(StoreError::Corrupt(fault)) = quick_check_of(&source)
         {
             let text = format!("the database {} is corrupt: {fault}", database.display());
             return Failure::new(ExitCode::BadData, text);
         }
-        // What the system says of the file is why it cannot be made; what SQLite says, why it cannot be written.
+        // A system error means that the file cannot be made; SQLite's error, that it cannot be written.
         let code = match error.kind() {
             ErrorKind::Other | ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
                 ExitCode::StoreIo
@@ -47,7 +47,7 @@ pub(crate) fn backup(database: &Path, file: &Path) -> Result<(), Failure> {
     })
 }
 
-/// Whether that is what SQLite says of the copy, or of what it copies.
+/// Whether SQLite reports corruption of the copy or of its source.
 fn is_corrupt(error: &io::Error) -> bool {
     let Some(error) = error.get_ref() else { return false };
     let of_sqlite = error.downcast_ref().and_then(rusqlite::Error::sqlite_error_code);

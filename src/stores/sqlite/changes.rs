@@ -1,6 +1,6 @@
-//! Whether somebody else wrote to the database, for the port's `poll_changed`.
+//! Whether another process wrote to the database, for the port's `poll_changed`.
 //!
-//! SQLite tells nobody, but counts for each connection the commits of others that it has met.
+//! SQLite sends no notices, but counts for each connection the commits of others that it has seen.
 
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use rusqlite::Connection;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
-/// How often it is looked at the count.
+/// How often to look at the count.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 #[derive(Default)]
@@ -27,7 +27,7 @@ impl Changes {
             looks
         });
         while looks.poll_tick(task).is_ready() {
-            // What cannot be read fails the next request, too.
+            // If it cannot be read, the next request fails, too.
             let count = connection.query_row("PRAGMA data_version", [], |row| row.get(0)).ok();
             if std::mem::replace(&mut self.seen, count) != count {
                 return Poll::Ready(());

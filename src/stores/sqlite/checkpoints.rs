@@ -1,10 +1,10 @@
 //! Checkpoints under load: when the log's pages go into the main file.
 //!
 //! Called by the store after each commit, in the place of SQLite's automatic checkpoint, which
-//! counts pages of the log alone. What a checkpoint costs is the pages that it writes: few after
-//! thousands of jobs, which share pages in the order of dispatch, and two or three for each row
-//! that came or went, for those are scattered. Everybody in that commit waits for it, and who comes
-//! meanwhile, so it must stay short. When nothing happens at all [`maintenance`](super::maintenance) makes one.
+//! counts pages of the log alone. The cost of a checkpoint is the pages that it writes: few after thousands of jobs,
+//! which share pages in the order of dispatch, and two or three for each row that came or went, because those are
+//! scattered. All requests of that commit wait for it, and those that come meanwhile, so it must stay short. When
+//! nothing happens at all [`maintenance`](super::maintenance) makes one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -16,22 +16,22 @@ use shiftboss_actors::store::Checkpoint;
 use tracing::debug;
 
 const LOG_BYTES: i64 = 32 * 1024 * 1024;
-/// Rows that came or went since the last checkpoint at which the next one is made, if they have so many pages in the log:
-/// those of a list that was put in order share theirs, and scattered ones have two or three each.
+/// How many rows must have come or gone since the last checkpoint, with how many pages in the log, before the next one
+/// is made: rows of a sorted list share pages, and scattered ones have two or three each.
 const ROWS_MAX: usize = 250;
 const ROWS_PAGES: i64 = 1250;
-/// While a reader keeps the log from beginning anew, the next try is so much later.
+/// While a reader keeps the log from being restarted, the pause before the next try.
 const TRY_AGAIN: Duration = Duration::from_millis(100);
 
-/// Moves what can be moved without waiting for anybody; says whether that was all.
+/// Moves what can be moved without waiting; returns whether that was all.
 pub(super) fn checkpoint(connection: &Connection) -> Result<Checkpoint> {
     let (busy, log, moved): (i64, i64, i64) =
         connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| row.try_into())?;
-    // Busy: somebody else makes one, and nothing is known of the rest.
+    // Busy: another process is making one, and nothing is known of the rest.
     Ok(if busy == 0 && log == moved { Checkpoint::Complete } else { Checkpoint::Partial })
 }
 
-/// How much there is to be moved.
+/// How much there is to move.
 #[derive(Debug)]
 pub(super) struct Checkpoints {
     /// Pages in the log after the last commit.
@@ -120,7 +120,7 @@ mod tests {
             checkpoints.count_rows(ROWS_MAX);
             write(&connection, &mut checkpoints, 1)
         };
-        write_rows(); // What stood in the log goes.
+        write_rows(); // The old content of the log goes.
         let most = (0..100).map(|_| write_rows()).max().unwrap();
         assert!((ROWS_PAGES..ROWS_PAGES + 500).contains(&most), "{most} pages");
     }
@@ -154,7 +154,7 @@ mod tests {
         true
     }
 
-    /// While somebody else makes a checkpoint nothing is known of the rest.
+    /// While another process makes a checkpoint nothing is known of the rest.
     #[test]
     fn a_busy_checkpoint_is_not_complete() {
         let directory = tempfile::tempdir().unwrap();

@@ -1,8 +1,7 @@
-//! What is known of a damaged database: the note beside it that keeps a daemon from using it, and what is
-//! found by looking it through.
+//! Damaged databases: the note beside one that keeps a daemon from using it, and the result of a full check.
 //!
 //! `serve` leaves the note when SQLite finds the file corrupt, and opening refuses as long as it is there.
-//! `check --database` takes it away once the database is sound. What must be in the tables the records' own crate knows.
+//! `check --database` removes it once the database is sound. The records' own crate knows what must be in the tables.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -17,7 +16,7 @@ use tracing::error;
 use crate::exit::{ExitCode, Failure};
 use crate::safe_file;
 
-/// A note is longer only if somebody else wrote it.
+/// Longest note: we do not write a longer one.
 const NOTE_BYTES_MAX: u64 = 64 * 1024;
 
 /// The note beside a database, which may be named through links.
@@ -88,7 +87,7 @@ fn read(note: &Path) -> io::Result<String> {
     Ok(text)
 }
 
-/// Takes the note away, if there is one.
+/// Removes the note, if there is one.
 pub(crate) fn unmark(database: &Path) -> io::Result<()> {
     match std::fs::remove_file(note_of(database)) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),

@@ -1,6 +1,6 @@
-//! The database as a plain file: made whole, and looked at, before SQLite has it open (closing a
-//! descriptor of it later would drop SQLite's locks); and why one is refused, with what to do about it (spec 6). Called
-//! by `open`; it knows no tables.
+//! The database as a plain file: made as a whole, and checked, before SQLite has it open (closing a descriptor of it
+//! later would drop SQLite's locks); and why one is refused, with what to do about it (spec 6). Called by `open`; it
+//! does not know tables.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -29,7 +29,7 @@ pub(super) fn identity(path: &Path) -> io::Result<Identity> {
     std::fs::metadata(path).map(|found| (found.dev(), found.ino()))
 }
 
-/// Looks at a database before anything is made beside it: none yet, or a file that may be ours.
+/// Checks a database before anything is made beside it: it must be missing, or a file that may be ours.
 pub(crate) fn look(path: &Path) -> Result<(), Failure> {
     let found = found(path)?;
     if let Some(path) = &found {
@@ -39,8 +39,8 @@ pub(crate) fn look(path: &Path) -> Result<(), Failure> {
     look_beside(found.as_deref().unwrap_or(path))
 }
 
-/// The database's path without links, for SQLite keeps its files beside what a link leads to; `None` if
-/// there is nothing.
+/// The database's path without links, because SQLite keeps its files beside the target of a link; `None` if there is
+/// nothing.
 fn found(path: &Path) -> Result<Option<PathBuf>, Failure> {
     match (std::fs::canonicalize(path), std::fs::read_link(path)) {
         (Ok(found), _) => Ok(Some(found)),
@@ -103,7 +103,7 @@ pub(crate) fn make_new<E: Into<Box<dyn std::error::Error + Send + Sync>>>(
         fill(&mut connection).map_err(io::Error::other)?;
         connection.close().map_err(|(_, error)| io::Error::other(error))?;
         file.sync_all()?;
-        // A link, unlike a rename, never replaces what has come to stand there meanwhile.
+        // Unlike a rename, making a link never replaces what was put there meanwhile.
         Ok(rustix::fs::linkat(&directory, &draft, &directory, name, AtFlags::empty())?)
     };
     let made = make();
@@ -145,7 +145,7 @@ fn number(bytes: &[u8]) -> i64 {
     bytes.iter().fold(0, |number, byte| number << 8 | i64::from(*byte))
 }
 
-/// Looks at what SQLite opens beside a database: it follows no link there, but knows no other tricks.
+/// Checks the files that SQLite opens beside a database: SQLite follows no links there, but has no other safeguards.
 fn look_beside(path: &Path) -> Result<(), Failure> {
     for ending in ["-wal", "-shm", "-journal"] {
         let file = beside(path, ending);
@@ -161,7 +161,7 @@ pub(super) fn is_hot(path: &Path, ending: &str) -> bool {
     std::fs::metadata(beside(path, ending)).is_ok_and(|found| found.len() > 0)
 }
 
-/// The header says how many pages there are; fewer bytes than that is a file that was cut off.
+/// The header has the number of pages; a file with fewer bytes was truncated.
 fn check_size(path: &Path, header: &[u8; 100], length: u64) -> Result<(), Failure> {
     let page_bytes = match number(&header[16..18]) {
         1 => 65_536,
@@ -169,7 +169,7 @@ fn check_size(path: &Path, header: &[u8; 100], length: u64) -> Result<(), Failur
     };
     let (changes, valid_for) = (&header[24..28], &header[92..96]);
     let whole = (number(&header[28..32]) * page_bytes).cast_unsigned();
-    // Only a header written by the last change tells the number of pages.
+    // Only a header written by the last change has the right number of pages.
     if changes == valid_for && length < whole {
         return Err(corrupt(path, &format!("{length} bytes of {whole} are there")));
     }
@@ -193,7 +193,7 @@ pub(super) fn corrupt(path: &Path, what: &str) -> Failure {
     Failure::new(ExitCode::BadData, text)
 }
 
-/// It is not ours, or of a version that is none of ours; `why` says what to do.
+/// It is not ours, or of an unknown version; `why` says what to do.
 pub(super) fn not_ours(why: String) -> Failure {
     Failure::new(ExitCode::Configuration, why + "; nothing was changed")
 }
@@ -220,7 +220,7 @@ pub(in crate::stores) fn failed(
     }
 }
 
-/// The same of what the records' crate says.
+/// The same for errors of the records' crate.
 pub(in crate::stores) fn stopped(doing: &str, path: &Path) -> impl FnOnce(StoreError) -> Failure {
     move |error| match error {
         StoreError::Corrupt(what) => corrupt(path, &what),

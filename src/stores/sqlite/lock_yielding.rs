@@ -1,10 +1,9 @@
-//! LockYielding: under unbroken load the write lock is left free at times, for whoever edits by hand.
+//! LockYielding: under continuous load the write lock is left free now and then, for edits by hand.
 //!
-//! SQLite has no queue for its lock. Who finds it taken tries again, in the end every 100 ms, and
-//! gives up after its timeout; a daemon that begins a transaction as soon as the last one ended
-//! leaves it so little free that some never meet it. So once in a while the lock is left free for
-//! longer than they sleep, if anybody else has the database open at all. Asked by the store before
-//! it begins a transaction.
+//! SQLite has no queue for its lock. A connection that finds it taken tries again, in the end every 100 ms, and gives
+//! up after its timeout. A daemon that begins a transaction as soon as the last one ended leaves the lock free so
+//! briefly that some never get it. So now and then the lock is left free for longer than they sleep, if another process
+//! has the database open at all. Asked by the store before it begins a transaction.
 
 use std::fs::File;
 use std::path::Path;
@@ -17,7 +16,7 @@ use tracing::debug;
 /// Longer than SQLite's busy handler sleeps between two tries (where it is compiled without `usleep`
 /// it sleeps whole seconds; such a one is served by chance only).
 const REST: Duration = Duration::from_millis(110);
-/// How often the lock is left free for so long: twice in the shortest usual timeout, 5 s.
+/// How often the lock is left free for that long: twice in the shortest usual timeout, 5 s.
 const REST_EVERY: Duration = Duration::from_secs(2);
 /// The byte of the log's index on which every process that has the database open in WAL mode keeps
 /// a shared lock (the "dead man's switch" of SQLite's file format).
@@ -30,7 +29,7 @@ pub(super) struct LockYielding {
     index: Arc<File>,
     /// When the last transaction ended.
     released: Instant,
-    /// When the lock was last left free for long enough, or nobody was there to want it.
+    /// When the lock was last left free for long enough, or no other process was there to want it.
     rested: Instant,
 }
 
@@ -113,7 +112,7 @@ mod tests {
         assert_eq!(pauses, [(2_000, rest), (4_000, rest), (7_500, rest), (9_500, rest)]);
     }
 
-    /// This process is nobody else: there is nobody to wait for.
+    /// This process does not count as another: there is no one to yield to.
     #[test]
     fn alone_there_is_no_pause() {
         let mut yielding = new();

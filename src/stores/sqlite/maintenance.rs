@@ -33,7 +33,7 @@ impl SqliteStore {
             return Ok(());
         };
         if path.as_os_str().as_encoded_bytes().ends_with(b"-wal") {
-            // SQLite has it open still: what was answered goes into the main file while it can.
+            // SQLite still has it open: moves what was answered into the main file while that is possible.
             let saved = checkpoint(self.engine.store().connection());
             tracing::warn!(?saved, "The database's log was removed: saving what it held.");
         }
@@ -53,7 +53,7 @@ impl SqliteStore {
         if !is_busy && set_journal_mode(connection, "delete", LEAVE_WAL_PATIENCE).is_ok() {
             return Ok(());
         }
-        // A reader is in. The log stays beside the file, and whoever opens it next reads both.
+        // There is a reader. The log stays beside the file, and the next process that opens it reads both.
         tracing::warn!(
             "A reader keeps the database in WAL mode; it can be read where its directory is writable."
         );
@@ -86,18 +86,18 @@ pub(super) fn set_journal_mode(
     }
 }
 
-/// Waiting for others helps; a full disk, say, is reported at once.
+/// Waiting for others may help; other errors, such as a full disk, are reported at once.
 fn is_busy(error: &rusqlite::Error) -> bool {
     matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
 }
 
-/// Reads the whole database, on a connection of its own. `Corrupt` tells in SQLite's words what is wrong with it.
+/// Reads the whole database, on a connection of its own. `Corrupt` has SQLite's text about what is wrong.
 pub(crate) fn quick_check(path: &Path) -> StoreResult<()> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY;
     quick_check_of(&Connection::open_with_flags(path, flags).map_err(classify)?)
 }
 
-/// The same on a connection that there is.
+/// The same on an existing connection.
 pub(crate) fn quick_check_of(connection: &Connection) -> StoreResult<()> {
     let said = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get::<_, String>(0));
     match said.map_err(classify)?.as_str() {

@@ -1,7 +1,7 @@
-//! Opening a database, making a new one, taking over the Python supervisor's, and refusing what is none of ours (spec 6).
+//! Opening a database, making a new one, taking over the Python supervisor's, and refusing what is not ours (spec 6).
 //!
-//! Order: a look at the plain file ([`mod@file`]); then whose tables it has; then the take-over, WAL mode and what a daemon notes of
-//! itself. A file that is refused is left as it is.
+//! Order: a check of the plain file ([`mod@file`]); then whose tables it has; then the take-over, WAL mode and the
+//! daemon's notes of itself. A refused file is left as it is.
 
 use std::io;
 use std::path::Path;
@@ -33,14 +33,13 @@ use crate::stores::transfer::{gone, unfinished};
 
 /// The first SQLite without a bug that could corrupt a database in WAL mode.
 const SQLITE_VERSION_MIN: i32 = 3_051_003;
-/// Page cache at most, in KiB. The kernel has the file too; and SQLite searches its whole cache
-/// after many a commit.
+/// Largest page cache, in KiB. The kernel caches the file, too; and SQLite searches its whole cache after many commits.
 const CACHE_KIB_MAX: i64 = 4 * 1024;
 /// The log is cut to this size when it is begun anew.
 const LOG_BYTES_MAX: i64 = 64 * 1024 * 1024;
 /// How long the start waits for readers to leave, so that WAL mode can be entered.
 const ENTER_WAL_PATIENCE: Duration = Duration::from_secs(30);
-/// Rows that a take-over set aside are named, so many.
+/// Most rows set aside by a take-over that are named.
 const NAMED_MAX: u32 = 10;
 
 impl SqliteStore {
@@ -164,7 +163,7 @@ fn start(connection: Connection, options: &Options) -> StoreResult<(Engine<Sqlit
     Ok((engine, found))
 }
 
-/// On a full disk an earlier daemon's notes stand as well. Requests fail until there is space again.
+/// On a full disk an earlier daemon's notes will do. Requests fail until there is space again.
 fn tolerate(error: StoreError, options: &Options) -> StoreResult<()> {
     if options.policy == Policy::Classic || !matches!(error, StoreError::Full(_)) {
         return Err(error);
@@ -182,8 +181,8 @@ fn configure(connection: &mut Connection, options: &Options) -> Result<()> {
     connection.pragma_update(None, "journal_size_limit", LOG_BYTES_MAX)
 }
 
-/// Waits for a lock of somebody else, up to `patience` by the clock. SQLite's own timeout adds up how long it meant
-/// to sleep, which on a loaded machine is much less than it did.
+/// Waits for another process's lock, up to `patience` by the clock. SQLite's own timeout adds up how long it meant to
+/// sleep, which on a loaded machine is much less than it really slept.
 #[allow(clippy::disallowed_methods)] // The thread is the store's own, and SQLite's handler sleeps as well.
 fn wait_for_lock(patience: Duration) -> impl FnMut(i32) -> bool + Send + 'static {
     let mut since = Instant::now();

@@ -1,7 +1,7 @@
 //! A queue in a file that is moved: out of it, to a server ([`Leaving`]) or back to the Python supervisor ([`give_back`]); or into a new
 //! one, from a server ([`arrive`]) or from a damaged file ([`salvage`]). Called by `shiftboss move`, which has the locks.
 //!
-//! What is moved is not known here (`shiftboss_sqlite`), nor in which order (`stores::transfer`).
+//! It does not know what is moved (`shiftboss_sqlite`), nor the order of steps (`stores::transfer`).
 
 use std::fmt::Display;
 use std::path::{self, Path, PathBuf};
@@ -23,9 +23,9 @@ use crate::exit::{ExitCode, Failure};
 use crate::stores::Destination;
 use crate::stores::transfer::{Mark, gone, new_mark};
 
-/// How long somebody else who writes is waited for.
+/// How long to wait for another writer.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
-/// What others wrote into the views, and no daemon has carried out.
+/// Whether there are edits in the views that no daemon has carried out.
 const EDITED: &str = "SELECT EXISTS (SELECT 1 FROM log_edits) OR EXISTS (SELECT 1 FROM row_edits)";
 /// Pages kept in memory while a file is filled, in KiB.
 const CACHE_KIB: i64 = 64 * 1024;
@@ -53,8 +53,8 @@ pub(in crate::stores) fn absolute(path: &Path) -> Result<PathBuf, Failure> {
     path::absolute(path).map_err(|error| file::access("look at", path, error))
 }
 
-/// A queue that is moved away: one transaction, in which nobody else writes, reads all of it, and ends with the mark that it was moved.
-/// Without [`Self::leave`] the file stays as it was.
+/// A queue that is moved away: one transaction, during which no one else writes, reads all of it, and ends with the
+/// mark that it was moved. Without [`Self::leave`] the file stays as it was.
 pub(in crate::stores) struct Leaving {
     pub(in crate::stores) connection: Connection,
     pub(in crate::stores) path: PathBuf,
@@ -100,7 +100,7 @@ impl Leaving {
         self.path.display().to_string()
     }
 
-    /// One word that no other queue has, on any machine.
+    /// A unique word for this queue, on any machine.
     pub(in crate::stores) fn identity(&self) -> Result<String, Failure> {
         self.document(&IDENTITY).map(Option::unwrap_or_default)
     }
@@ -112,7 +112,7 @@ impl Leaving {
         document(&self.connection, kind).map_err(stopped("read", &self.path))
     }
 
-    /// What somebody edited may be no text.
+    /// A value that was edited by hand may not be text.
     pub(in crate::stores) fn documents(&self) -> Result<Documents, Failure> {
         let text = |row: &Row<'_>, at| -> rusqlite::Result<String> {
             let text = String::from_utf8_lossy(row.get_ref(at)?.as_bytes()?);
@@ -166,7 +166,8 @@ pub(in crate::stores) fn discard(path: &Path) -> Result<(), Failure> {
     std::fs::remove_file(path).map_err(|error| file::access("remove", path, error))
 }
 
-/// Makes a new file under a temporary name, filled in one transaction, and marked until the move is ended. It takes so many bytes.
+/// Makes a new file under a temporary name, filled in one transaction, and marked until the move is finished. `bytes`:
+/// roughly its size.
 pub(in crate::stores) fn arrive<T>(
     path: &Path,
     mark: &Mark,
@@ -208,7 +209,7 @@ pub(crate) fn give_back(from: &Path, to: &Path) -> Result<GivenBack, Failure> {
     if let Some(left) = source.document(&MOVED)? {
         return Err(gone(&source.name(), &left));
     }
-    // An empty file is no database yet.
+    // An empty file is not a database yet.
     if to.symlink_metadata().is_ok_and(|found| found.is_file() && found.len() == 0) {
         std::fs::remove_file(&to).map_err(|error| file::access("replace", &to, error))?;
     }
@@ -251,7 +252,7 @@ pub(crate) fn salvage(old: &Path, new: &Path) -> Result<Salvage, Failure> {
     })
 }
 
-/// Nothing may stand where a database is to be made.
+/// There must be nothing where a database will be made.
 fn require_free(path: &Path) -> Result<(), Failure> {
     if path.symlink_metadata().is_ok() {
         let path = path.display();
@@ -261,7 +262,7 @@ fn require_free(path: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Makes a database whole or not at all; why not: what `fill` said, or what is wrong with its place.
+/// Makes a complete database, or none; the error is that of `fill`, or what is wrong with its place.
 fn make_new<T>(
     path: &Path,
     fill: impl FnOnce(&mut Connection) -> Result<T, Failure>,

@@ -1,4 +1,4 @@
-//! What PostgreSQL says, classified by consequence. Used by all that asks the server, here and in the program.
+//! PostgreSQL's errors, classified by consequence. Used by everything that asks the server, here and in the program.
 
 use std::error::Error as _;
 
@@ -16,14 +16,14 @@ pub fn classify(error: Error) -> StoreError {
     if error.source().is_some_and(|it| it.is::<WasNull>() || it.is::<WrongType>()) {
         return odd(text);
     }
-    // Without a code it is the connection's, not the server's answer.
+    // Without a code it is an error of the connection, not the server's answer.
     match error.code() {
         None => StoreError::Busy(format!("the connection to the server failed: {text}")),
         Some(state) => answered(state, format!("the server answered: {text}")),
     }
 }
 
-/// A value that no build of this version wrote.
+/// A value that was not written by any build of this version.
 pub(crate) fn odd(text: impl Into<String>) -> StoreError {
     let text = text.into();
     StoreError::Corrupt(format!(
@@ -31,16 +31,16 @@ pub(crate) fn odd(text: impl Into<String>) -> StoreError {
     ))
 }
 
-/// What an answer with a code comes to.
+/// The consequence of an answer with a code.
 pub fn answered(state: &SqlState, text: String) -> StoreError {
     match state.code() {
         // Data corrupted; an index corrupted.
         "XX001" | "XX002" => StoreError::Corrupt(text),
-        // Others use all connections that the server allows.
+        // Other clients use all connections that the server allows.
         "53300" => StoreError::Busy(text),
         code if code.starts_with("53") => StoreError::Full(text),
-        // A connection's fault, a server that only reads, a deadlock, a lock that was not to be had, a server that stops or
-        // starts.
+        // A fault of the connection, a read-only server, a deadlock, a lock that was not available, a server that stops
+        // or starts.
         code if ["08", "25", "40", "55", "57"].iter().any(|class| code.starts_with(class)) => {
             StoreError::Busy(text + &remedy(code))
         }
@@ -51,7 +51,7 @@ pub fn answered(state: &SqlState, text: String) -> StoreError {
     }
 }
 
-/// What somebody can do about an answer with this code.
+/// What to do about an answer with this code.
 fn remedy(code: &str) -> String {
     match code {
         "25006" => {
@@ -60,7 +60,7 @@ fn remedy(code: &str) -> String {
         "28P01" => return format!("; the password is wrong: {PASSWORD}"),
         "28000" => ": see the server's pg_hba.conf, and whether the role exists",
         "3D000" => ": make it first, with encoding UTF8 (CREATE DATABASE)",
-        // Something of the schema is not there, or is another than was made.
+        // Part of the schema is missing, or differs from what was made.
         code if code.starts_with("42") => {
             ": the schema shiftboss was altered: undo that, or restore a backup of it; a pooler between must be in session mode"
         }

@@ -1,10 +1,11 @@
-//! Where the order begins: whatever lies before was handed out. As long as somebody has a snapshot open (`pg_dump`), places that were left
-//! since stay in the index, and whoever began at its first one would go over all of them each time.
+//! Where the order begins: everything before that was handed out. As long as a snapshot is open (`pg_dump`), places
+//! that were left since stay in the index, and a search from its first entry would pass over all of them each time.
 //!
-//! Each connection remembers its own front, and the *floor* of which it was true, a number of the header. Whoever makes a key ready where
-//! another one may have passed raises the floor, in its own transaction, as its last statement, for that holds up the others who do so.
-//! A batch that is rolled back raises nothing, and others have passed the keys that it had locked; so a front is forgotten after
-//! ten seconds, and before anybody is told that there is nothing. Plain values: [`crate::records`] asks and writes.
+//! Each connection remembers its own front, and the *floor*, a number in the header, for which it was true. A batch
+//! that makes a key ready where another connection may have passed raises the floor, in its own transaction, as its
+//! last statement, because that holds up others that do the same. A batch that is rolled back does not raise it, but
+//! others may have passed the keys that it had locked; so a front is forgotten after ten seconds, and before a worker
+//! is answered that there is nothing. Plain values: [`crate::records`] asks and writes.
 
 use std::collections::HashSet;
 
@@ -18,34 +19,36 @@ use crate::wire::{Ask, ask};
 pub(crate) type At = (i64, i64);
 
 pub(crate) const FIRST: At = (i64::MIN, i64::MIN);
-/// A front is true for so long.
+/// How long a front is valid.
 const KEPT: Millis = 10_000;
-/// No front comes nearer to the time. So a job that is over sooner makes its key ready behind all fronts, if another list has it, too.
+/// No front comes closer to the present than this. So a job that ends sooner makes its key ready, if another list has
+/// it, too, after all fronts.
 const DISTANCE: Millis = 60_000;
 const RAISE: &str = "UPDATE header SET floor = floor + 1";
 
 #[derive(Debug, Default)]
 pub(crate) struct Front {
     at: Option<At>,
-    /// Up to it keys have nothing but rows of lists that go. Who looked at them locked none, so none was passed that somebody had.
+    /// Keys up to here have only rows of lists under deletion. They were looked at without locks, so no locked key was
+    /// passed.
     gone: Option<At>,
-    /// When the order was last gone over from its first place.
+    /// When the order was last searched from its first place.
     since: Millis,
-    /// As it was read last, and raised since by this connection.
+    /// As last read, plus this connection's own raises since.
     floor: Option<i64>,
-    /// Whatever was made ready up to that floor lies behind the front, or was seen by this batch.
+    /// Everything made ready up to that floor lies after the front, or was seen by this batch.
     may_move: bool,
     now: Millis,
-    /// In order, what this batch found of it, without those that others have locked.
+    /// The places that this batch found, in order, without those that others have locked.
     passed: Vec<At>,
-    /// What this batch handed out, or took out of the order.
+    /// The places of keys that this batch handed out, or took out of the order.
     left: HashSet<At>,
-    /// The first one of those that this batch made ready, or changed.
+    /// The first place of those that this batch made ready, or changed.
     ready: Option<At>,
 }
 
 impl Front {
-    /// A batch begins; where it is to look first.
+    /// A batch begins; returns where it looks first.
     pub(crate) fn begin(&mut self) -> At {
         self.passed.clear();
         self.left.clear();
@@ -57,13 +60,14 @@ impl Front {
         self.at.max(self.gone).unwrap_or(FIRST)
     }
 
-    /// What is so after that look. Whether it counts; else the order is to be looked at from its first place.
+    /// Checks the state after that look. Returns whether the look counts; if not, search the order from its first
+    /// place.
     pub(crate) fn check(&mut self, floor: i64, now: Millis) -> bool {
         let is_same = self.floor.replace(floor) == Some(floor);
         self.now = now;
         let is_old = self.at.is_some() && !(0..=KEPT).contains(&now.saturating_sub(self.since));
         let is_over = self.first() != FIRST && (!is_same || is_old);
-        // Else somebody may have raised it after that look, and before it was read.
+        // Otherwise it may have been raised after that look, but before it was read.
         self.may_move = is_same || is_over;
         if !is_same {
             self.gone = None;
@@ -74,14 +78,15 @@ impl Front {
         !is_over
     }
 
-    /// Found in the order, behind what was found before.
+    /// Notes places that were found in the order, after those found before.
     pub(crate) fn found(&mut self, places: impl Iterator<Item = At>) {
         self.passed.extend(places);
     }
 
-    /// Up to there keys have nothing but rows of lists that go. Whether that is farther than it was known.
+    /// Notes that keys up to `last` have only rows of lists under deletion. Returns whether that is farther than
+    /// before.
     pub(crate) fn goes(&mut self, last: At) -> bool {
-        // Others that make a key ready nearer to the time do not say so.
+        // Others that make a key ready closer to the present do not raise the floor.
         let last = Some(last.min((self.bound(), i64::MAX)));
         let is_farther = last > self.gone && self.may_move;
         if is_farther {
@@ -90,14 +95,15 @@ impl Front {
         is_farther
     }
 
-    /// There is hardly anything behind it, so it is of no use; whether there may be something before it.
+    /// Forgets the front, because there is hardly anything after it; returns whether there may be something before it.
     pub(crate) fn forget(&mut self) -> bool {
         self.passed.clear();
         self.may_move = false;
         self.at.take().is_some()
     }
 
-    /// These were left; those, which were changed, are ready now. What is to be said of it at the batch's end.
+    /// `left`: places that were left; `ready`: those of changed keys that are ready now. Returns the statement for the
+    /// batch's end, if one is needed.
     pub(crate) fn saved(
         &mut self,
         left: impl Iterator<Item = At>,
@@ -113,7 +119,7 @@ impl Front {
         self.ready.is_some_and(|(turn, _)| turn <= self.bound())
     }
 
-    /// What the batch did is kept.
+    /// The batch was committed.
     pub(crate) fn commit(&mut self) {
         let bound = self.bound();
         let is_passed = |it: &&At| self.left.contains(*it) && it.0 <= bound;
@@ -128,7 +134,7 @@ impl Front {
         self.passed.clear();
     }
 
-    /// What this batch made ready does not lie before it.
+    /// Moves the front back, so that nothing that this batch made ready lies before it.
     fn go_back(&mut self) {
         if let Some(ready) = self.ready {
             self.at.take_if(|at| ready <= *at);
@@ -212,7 +218,7 @@ mod tests {
         assert_eq!(front.begin(), (started(60_000), 1));
     }
 
-    /// One's own raise is no news; what one makes ready before it is.
+    /// A connection's own raise does not move its front; what it makes ready before the front does.
     #[test]
     fn what_it_makes_ready_itself_it_knows() {
         let mut front = Front::default();

@@ -1,4 +1,4 @@
-//! The header of a queue, as it is read and written: only what changed since. What is a daemon's own is not in other ones' way.
+//! Reading and writing the header of a queue: only what has changed. What a daemon owns does not block others.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,17 +12,18 @@ use tokio_postgres::{Error, Row};
 use crate::error::classify;
 use crate::wire::{Ask, Param, ask};
 
-/// $1: the daemon. $2: the last number that it drew. $3: it draws so many if that is the last one of all, $4: else.
+/// $1: the daemon. $2: the last number that it drew. $3: how many it draws if that is the last of all; $4: how many
+/// otherwise.
 const NUMBERS: &str = "SELECT version, ids, last_bump, last_single, last_since, paused, clock,
     (SELECT credit FROM credits WHERE daemon = $1), (SELECT last_value FROM numbers),
     (extract(epoch FROM clock_timestamp()) * 1000)::int8, (SELECT epoch FROM daemons WHERE daemon = $1), ARRAY(SELECT nextval('numbers') FROM generate_series(1,
         CASE WHEN (SELECT last_value FROM numbers) = $2::int8 THEN $3::int8 ELSE $4::int8 END)), floor FROM header";
-/// The same for who only looks; of the lanes' credits the largest one.
+/// The same for readers, with the largest of the lanes' credits.
 pub(crate) const LOOK: &str = "SELECT version, ids, last_bump, last_single, last_since, paused, clock,
     (SELECT max(credit) FROM credits), (SELECT last_value FROM numbers), (extract(epoch FROM clock_timestamp()) * 1000)::int8 FROM header";
 pub(crate) const NAMES: &str = "SELECT fetcher, name FROM names";
 pub(crate) const RUNS: &str = "SELECT fetcher, run, since, complete, deleting, listing, reading, position, skipped, stale FROM runs";
-/// A sum of integers as one: as large as that can be, for somebody may have edited what is summed up.
+/// A sum of integers as one integer, clamped, because the summands may have been edited.
 macro_rules! whole {
     ($($sum:expr),+) => {
         concat!("greatest(least(", $($sum),+, ", 9223372036854775807), -9223372036854775808)::int8")
@@ -30,7 +31,7 @@ macro_rules! whole {
 }
 pub(crate) use whole;
 
-/// Of each daemon its part.
+/// Each daemon's part of the counts.
 pub(crate) const COUNTS_OF_RUNS: &str = "SELECT fetcher, run, rows, waiting, in_flight, leased, redelivered, delayed, dead, failed, held,
     backed_off, bumped FROM counts";
 
@@ -54,21 +55,21 @@ const ADD_COUNTS: &str = "INSERT INTO counts AS c (fetcher, run, daemon, rows, w
         redelivered = c.redelivered + excluded.redelivered, delayed = c.delayed + excluded.delayed, dead = c.dead + excluded.dead,
         failed = c.failed + excluded.failed, held = c.held + excluded.held, backed_off = c.backed_off + excluded.backed_off,
         bumped = c.bumped + excluded.bumped";
-/// Of all runs that are gone, and of which nothing is out.
+/// For all runs that are gone, and have no job out.
 const DELETE_COUNTS: &str = "DELETE FROM counts c USING (SELECT fetcher, run FROM counts GROUP BY fetcher, run
         HAVING (sum(rows), sum(waiting), sum(in_flight), sum(leased), sum(redelivered), sum(delayed), sum(dead), sum(failed),
             sum(held), sum(backed_off), sum(bumped)) = (0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)) AS nothing
     WHERE c.fetcher = nothing.fetcher AND c.run = nothing.run
         AND NOT EXISTS (SELECT FROM runs r WHERE r.fetcher = c.fetcher AND r.run = c.run)";
 
-/// What the database has, as far as it must be known to tell what a batch changed.
+/// The database's values, as far as they are needed to tell what a batch has changed.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Kept {
     shared: Shared,
     credit: i64,
     fetchers: Arc<BTreeMap<FetcherId, Arc<str>>>,
     pub(crate) counts: Tally,
-    /// Another one after each change that others made.
+    /// Changes with each change by others.
     pub(crate) version: i64,
     /// Keys that were ever given an id.
     pub(crate) ids: i64,
@@ -83,17 +84,17 @@ fn shared(it: &Header) -> Shared {
 
 pub(crate) struct Left<'a> {
     pub(crate) header: &'a Header,
-    /// Runs that changed, and those whose counts did.
+    /// Runs that changed, and those whose counts changed.
     pub(crate) runs: &'a BTreeSet<Run>,
     pub(crate) counts: &'a BTreeSet<Run>,
     pub(crate) ids: i64,
     pub(crate) daemon: i64,
     pub(crate) is_alone: bool,
-    /// Documents were written that other daemons remember.
+    /// Documents that other daemons cache were written.
     pub(crate) has_noted: bool,
 }
 
-/// What is one number each, with the time, and new numbers of attempts.
+/// The header's single numbers, the time, and new numbers of attempts.
 pub(crate) fn numbers(daemon: i64, draw: [i64; 3]) -> Ask {
     let [last, more, all] = draw;
     ask!(NUMBERS, daemon, last, more, all)
@@ -110,7 +111,7 @@ pub(crate) fn floor(row: &Row) -> StoreResult<i64> {
     row.try_get(12).map_err(classify)
 }
 
-/// The epoch of the daemon: another one than its own if it was taken for dead.
+/// The epoch of the daemon: not its own if it was taken for dead.
 pub(crate) fn epoch(row: &Row) -> StoreResult<Option<i64>> {
     row.try_get(10).map_err(classify)
 }
@@ -120,7 +121,7 @@ pub(crate) fn version(row: &Row) -> StoreResult<i64> {
     row.try_get(0).map_err(classify)
 }
 
-/// The header: what is one number each, names, runs and counts.
+/// The header: single numbers, names, runs and counts.
 pub(crate) fn read(
     numbers: &Row,
     names: &[Row],
@@ -167,7 +168,8 @@ impl Kept {
         })
     }
 
-    /// Has what a batch leaves, and asks for what is not in the database yet. Sums come last, in order.
+    /// Takes over a batch's results, and returns the statements for what is not in the database yet. Sums come last, in
+    /// order.
     pub(crate) fn save(&mut self, it: &Left<'_>) -> StoreResult<Vec<Ask>> {
         let Left { header, runs, ids, daemon, .. } = *it;
         let mut asks = Vec::new();
@@ -193,7 +195,8 @@ impl Kept {
             (self.shared, self.fetchers) = (shared(header), header.fetchers.clone());
         }
         self.credit = header.credit;
-        // This batch is alone, so nobody adds to what is nothing. Of runs that went while jobs were out it is nothing since.
+        // This batch is alone, so no other adds to counts of 0. Those of runs that were deleted while jobs were out
+        // have become 0 since.
         let has_gone = runs.iter().any(|run| !header.runs.contains_key(run));
         asks.extend(has_gone.then(|| ask!(DELETE_COUNTS)));
         Ok(asks)

@@ -1,8 +1,8 @@
 //! The queue on a PostgreSQL server: [`PostgresRecords`] keeps the records of `shiftboss-queue`, and decides nothing.
 //!
-//! The tables are in `schema.sql`, the same ones as in a file; there are no functions on the server. [`records`] carries out a batch's
-//! transaction, over a [`wire`] on which what is asked travels together; [`load`] and [`save`] say what is asked. Those who only look find a [`Moment`]. Who connects, and
-//! when again, is not decided here. No actor, no clock of its own.
+//! The tables are in `schema.sql`, the same ones as in a file; there are no functions on the server. [`records`]
+//! carries out a batch's transaction, over a [`wire`] that sends statements together; [`load`] and [`save`] have the
+//! statements. Readers use a [`Moment`]. When to connect is not decided here. No actor, no clock of its own.
 
 pub mod error;
 mod front;

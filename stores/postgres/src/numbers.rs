@@ -1,8 +1,8 @@
-//! Numbers of attempts, drawn from a sequence of the server after the keys were locked that they may be given to: so the attempts of a
-//! key ascend, whichever daemons hand it out, and that is all that rules ask of them.
+//! Numbers of attempts, drawn from a sequence of the server after the keys that may get them were locked: so the
+//! attempts of a key ascend, whichever daemons hand it out. The rules need no more than that.
 //!
-//! What was drawn and not used is kept for the next batch. It may be used there only if nobody drew since: else a key that is locked
-//! now may have a higher number.
+//! Unused numbers are kept for the next batch. They may be used there only if no other daemon has drawn since:
+//! otherwise a key that is locked now may have a higher number.
 
 use std::collections::VecDeque;
 
@@ -16,9 +16,9 @@ pub(crate) struct Numbers {
 }
 
 impl Numbers {
-    /// The last one that was drawn here; so many more make up `wanted` if that is the last one of all, and so many else.
+    /// The last number drawn here; how many more make up `wanted` if that is the last of all; and how many otherwise.
     pub(crate) fn draw(&mut self, wanted: usize) -> [i64; 3] {
-        // What others drew in between may be given already.
+        // Numbers that others drew in between may already be given.
         let is_gap = |at: &usize| self.drawn[at - 1] + 1 < self.drawn[*at];
         let gone = (1..self.drawn.len()).rev().find(is_gap).unwrap_or(0);
         self.drawn.drain(..gone);
@@ -27,7 +27,7 @@ impl Numbers {
         [last, number(wanted.saturating_sub(self.drawn.len())), number(wanted)]
     }
 
-    /// What came of it; none, where some were wanted: what is left here are the last ones of all.
+    /// Takes the drawn numbers. If none came though some were wanted, those left here are the last of all.
     pub(crate) fn take(&mut self, drawn: Vec<i64>) {
         let follows = match (self.drawn.back(), drawn.first()) {
             (Some(last), Some(first)) => last + 1 == *first,
@@ -41,7 +41,7 @@ impl Numbers {
         self.is_fresh = true;
     }
 
-    /// The first one behind `last`, if it may be given to all keys that are locked.
+    /// The first number after `last`, if it may be given to all locked keys.
     pub(crate) fn next(&mut self, last: Attempt) -> Option<Attempt> {
         self.used_up_to(last.0);
         let next = self.drawn.front().copied().filter(|_| self.is_fresh);
@@ -54,12 +54,12 @@ impl Numbers {
         }
     }
 
-    /// The last one that was used here, as far as it is known.
+    /// The last number that was used here, as far as is known.
     pub(crate) fn used(&self) -> Option<i64> {
         self.drawn.front().map(|first| first - 1)
     }
 
-    /// More keys were locked, or may have been.
+    /// More keys were locked since, or may have been.
     pub(crate) fn stale(&mut self) {
         self.is_fresh = false;
     }

@@ -1,5 +1,5 @@
-//! What those find who look at a queue on a server, one statement each, along an index, up to its count: in one snapshot, which locks
-//! nothing. What questions are answered is in `shiftboss_queue::look`; who connects is not decided here.
+//! The read-only port for a queue on a server: one statement each, along an index, up to its count, in one snapshot
+//! that locks nothing. `shiftboss_queue::look` answers the questions; connecting is not decided here.
 
 use std::time::Duration;
 
@@ -20,11 +20,11 @@ use crate::header::{self, whole};
 use crate::load::{self, CLAIMED, ENDED_BADLY, HELD, IN_FLIGHT, READY, both, documents, ends};
 use crate::wire::{Ask, Wire, ask};
 
-/// An administrator who locks a table, or a migration, is not waited for.
+/// Does not wait for an administrator's lock on a table, or for a migration.
 const BEGIN: &str =
     "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL lock_timeout = '1s'";
 
-/// Keys of a kind of place, at most $4 behind the number $2 and the id $3.
+/// Keys of a kind of place, at most $4 after the number $2 and the id $3.
 const PLACES: &str =
     "SELECT at, key FROM places WHERE kind = $1 AND (at, key) > ($2::int8, $3::int8)
     ORDER BY at, key LIMIT $4::int8";
@@ -33,7 +33,7 @@ const BADLY: &str = "SELECT p.at, p.key FROM places p JOIN keys k ON k.id = p.ke
         AND EXISTS (SELECT FROM rows WHERE rows.key = k.id)
         AND NOT EXISTS (SELECT FROM attempts a WHERE a.attempt = k.last_attempt AND a.exit_code <> 0)
     ORDER BY p.at DESC, p.key DESC LIMIT $4::int8";
-/// Keys with extras, at most $3 behind the number $1 and the id $2.
+/// Keys with extras, at most $3 after the number $1 and the id $2.
 const LANE: &str = "SELECT lane, key FROM extras
     WHERE lane IS NOT NULL AND (lane, key) > ($1::int8, $2::int8) ORDER BY lane, key LIMIT $3::int8";
 const DELAYED: &str = "SELECT delayed, key FROM extras
@@ -52,12 +52,12 @@ const KNOWN: &str = "SELECT key, started, exit_code FROM keys k
     ORDER BY substr(key, 1, 64), key LIMIT $3::int8";
 const LISTED: &str = "SELECT key FROM rows UNION SELECT key FROM tasks
     WHERE status IN ('waiting', 'in_flight', 'failed', 'dead_letter')";
-/// The first key at a chance place of each of $1 equal parts of all ids, or behind it.
+/// The first key at or after a random id in each of $1 equal ranges of all ids.
 const SAMPLE: &str = "SELECT chosen.id FROM (SELECT coalesce(max(id), 0) / $1::int8 AS width FROM keys) AS all_ids
     CROSS JOIN generate_series(0, $1 - 1) AS part
     CROSS JOIN LATERAL (SELECT part * width + (random() * width)::int8 AS point OFFSET 0) AS chance
     CROSS JOIN LATERAL (SELECT id FROM keys WHERE id >= chance.point ORDER BY id LIMIT 1) AS chosen";
-/// Each with its place among those that are asked for.
+/// Each with its position in the question.
 const PAYLOADS: &str = "SELECT x.n, r.payload FROM unnest($1::int8[], $2::int8[], $3::int8[]) WITH ORDINALITY AS x (key, fetcher, run, n)
         JOIN rows r ON r.key = x.key AND r.fetcher = x.fetcher AND r.run = x.run
     UNION ALL SELECT x.n, t.payload FROM unnest($1, $2, $3) WITH ORDINALITY AS x (key, fetcher, run, n)
@@ -96,14 +96,15 @@ const CHAIN: &str = ends!(
 const FLOOR: &str =
     "SELECT ended FROM attempts WHERE ended < $1 ORDER BY ended DESC LIMIT 1 OFFSET $2::int8 - 1";
 const LAST_DRAWN: &str = "SELECT last_value FROM ends";
-/// What was drawn last may be of no end: of a batch that was given up, or of a standby, which knows numbers before their time.
+/// The number drawn last may not belong to an end: its batch may have been rolled back, or this is a standby, where a
+/// sequence runs ahead.
 const LAST_END: &str = "SELECT coalesce(max(ended), 0) FROM attempts WHERE ended <= $1";
-/// Batches that are under way: each has the lock of the queue to its end.
+/// Batches under way: each holds the queue's lock to its end.
 const BATCHES: &str = "SELECT virtualtransaction FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 1
     AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
     AND classid = 0 AND objid = 'keys'::regclass::oid";
 
-/// Since the hour $1, by fetcher if $2, and by so many hours $3, if that is not 0; of the fetchers $5.
+/// Since the hour $1, by fetcher if $2, and in groups of $3 hours, if that is not 0; for the fetchers $5.
 const HOURS: &str = concat!(
     "SELECT CASE WHEN $2::bool THEN fetcher END, CASE WHEN $3::int8 > 0 THEN ",
     whole!("(hour / $3 * $3)::numeric * 3600"),
@@ -129,21 +130,21 @@ const OWNERS: &str = "SELECT k.owner, count(*) FROM places p JOIN keys k ON k.id
 const DAEMONS: &str =
     "SELECT name, process, pid, version, started, beat_at, gone, gone_at, socket FROM daemons";
 
-/// How often it is looked whether a batch has ended, and how often at most.
+/// How often to look whether a batch has ended, and how often at most.
 const LOOK_EVERY: Duration = Duration::from_millis(3);
 const LOOKS_MAX: usize = 1_500;
 
 /// One moment of a queue.
 pub struct Moment {
     wire: Wire,
-    /// The program's.
+    /// The program's schema version.
     schema_version: i64,
     /// The server's clock counts, and not the caller's.
     has_clock: bool,
 }
 
 impl Moment {
-    /// A moment of the queue that a connection finds, which is the snapshot's of its first question.
+    /// A moment of the queue of a connection: that of the snapshot of its first question.
     pub async fn of(client: Client, schema_version: i64) -> StoreResult<Self> {
         let moment = Self { wire: Wire::new(client), schema_version, has_clock: true };
         moment.begin("").await?;
@@ -154,7 +155,7 @@ impl Moment {
         &self.wire.client
     }
 
-    /// The time is what the caller says: for tests, whose time is not the server's.
+    /// Uses the caller's time: for tests, whose time is not the server's.
     #[must_use]
     pub fn without_clock(self) -> Self {
         Self { has_clock: false, ..self }
@@ -361,8 +362,8 @@ impl Listings for Moment {
         self.rows(ask!(ONWARD, number, upto, limit(count)), load::end).await
     }
 
-    /// A number is drawn before its batch is committed, and batches overtake each other: those are waited for that were under way, and
-    /// this is another moment then.
+    /// A number is drawn before its batch is committed, and batches overtake each other: waits for those that were
+    /// under way, so that this is a later moment then.
     async fn last_end(&mut self) -> StoreResult<i64> {
         let drawn: Vec<i64> = self.values(ask!(LAST_DRAWN)).await?;
         let mut batches: Vec<String> = self.values(ask!(BATCHES)).await?;

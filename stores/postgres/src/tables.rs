@@ -1,8 +1,8 @@
-//! Tables of a server, as they are read and filled when a queue moves (`shiftboss_queue::tables`): with COPY, on a connection of the
-//! program's `move`, in a transaction of its own.
+//! Reading and filling a server's tables when a queue moves (`shiftboss_queue::tables`): with COPY, on a connection of
+//! the program's `move`, in a transaction of its own.
 //!
-//! Here is what of a server's tables is not as in a file: the header, whose numbers are counted by sequences; sums, of which each daemon
-//! has a part; and places, which are read off the keys.
+//! This module handles what differs from a file: the header, whose numbers come from sequences; sums, of which each
+//! daemon has a part; and places, which are derived from the keys.
 
 use std::pin::Pin;
 
@@ -16,11 +16,11 @@ use tokio_postgres::{Client, Error};
 
 use crate::error::classify;
 
-/// Of these each daemon has its part.
+/// Each daemon has its part of these.
 const SUMS: [&str; 3] = ["counts", "hours", "minutes"];
-/// What a queue without keys and lists has left goes, or what a move left that was broken off.
+/// Removes the rest of a queue without keys and lists, or of a move that was broken off.
 const EMPTY: &str = "TRUNCATE keys, places, rows, extras, tasks, attempts, hours, minutes, names, runs, counts, credits, beats, documents";
-/// All but those of keys and other constraints.
+/// All indexes except those of primary keys and other constraints.
 const INDEXES: &str = "SELECT indexrelid::regclass::text, pg_get_indexdef(indexrelid) FROM pg_index JOIN pg_class ON pg_class.oid = indrelid
     WHERE relnamespace = current_schema()::regnamespace AND NOT EXISTS (SELECT FROM pg_constraint WHERE conindid = indexrelid)";
 /// The header as a file has it, empty.
@@ -36,7 +36,7 @@ fn header() -> String {
     )
 }
 
-/// What is in no table of a file, once those are filled.
+/// What no table of a file has, made once those are filled.
 const ARRIVED: &str = "
     UPDATE header SET version = version + 1, last_bump = moved.last_bump, last_single = moved.last_single,
         last_since = moved.last_since, paused = moved.paused, clock = moved.clock, ids = moved.ids FROM moved_header AS moved;
@@ -54,7 +54,7 @@ pub struct Arrival {
 }
 
 impl Arrival {
-    /// Before tables are filled. Daemons stay, and have nothing. Indexes are made last, for that is sooner done.
+    /// Called before tables are filled. Daemons stay, but own nothing. Indexes are made last, because that is faster.
     pub async fn begin(client: &Client) -> StoreResult<Self> {
         let begin = async {
             client.batch_execute(&format!("{EMPTY}; {HEADER}")).await?;
@@ -69,7 +69,7 @@ impl Arrival {
         begin.await.map_err(classify)
     }
 
-    /// All of them are filled: the queue is whole. Jobs that nobody's document is said to see to are this member's.
+    /// All tables are filled: the queue is complete. Jobs without an owner become this member's.
     pub async fn end(self, client: &Client, daemon: i64, member: &str) -> StoreResult<()> {
         let credit = "INSERT INTO credits (daemon, credit) SELECT $1, credit FROM moved_header";
         let owner = "UPDATE keys SET owner = $1 WHERE owner IS NULL AND attempt IS NOT NULL";
@@ -86,7 +86,7 @@ impl Arrival {
 pub struct Filling {
     writer: Pin<Box<BinaryCopyInWriter>>,
     types: Vec<Type>,
-    /// Whose part of sums it is.
+    /// The daemon whose part of the sums it is.
     daemon: Option<i64>,
 }
 
@@ -126,7 +126,7 @@ async fn types(client: &Client, select: &str) -> Result<Vec<Type>, Error> {
     Ok(statement.columns().iter().map(|it| it.type_().clone()).collect())
 }
 
-/// What somebody edited in a file may be no text of a server.
+/// A value that was edited in a file may not be a valid text for a server.
 fn param<'a>(value: Value<'a>, kind: &Type) -> Box<dyn ToSql + Sync + 'a> {
     let text = |bytes| String::from_utf8_lossy(bytes).replace('\0', "\u{fffd}");
     match *kind {
@@ -173,7 +173,7 @@ impl Reading {
     }
 }
 
-/// A table as a file has it, in the order of its keys. Sums that are nothing are none.
+/// A table in a file's form, in the order of its keys, without sums of 0.
 fn select(table: &str, columns: &[Column]) -> String {
     let (keys, others): (Vec<_>, Vec<_>) = columns.iter().partition(|it| it.is_key);
     let keys = listed(keys);

@@ -1,4 +1,4 @@
-//! The connection, on which statements travel together: what is asked at once is sent before the first answer is waited for.
+//! The connection, on which statements travel together: all are sent before waiting for the first answer.
 
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
@@ -14,14 +14,14 @@ use tokio_postgres::{Client, Error, Row, Statement};
 
 use crate::error::{classify, odd};
 
-/// The longest time for what is asked at once: a frozen server accepts connections and never answers.
+/// The longest time for one such call: a frozen server accepts connections and never answers.
 const CALL_MAX: Duration = Duration::from_secs(5);
-/// Statements that are under way at once. So many futures at most are sent in their order.
+/// Most statements under way at once: the futures of only this many are sent in their order.
 const TOGETHER_MAX: usize = 30;
 
 pub(crate) type Param = Box<dyn ToSql + Sync + Send>;
 
-/// A statement, and what it is about.
+/// A statement, and its parameters.
 pub(crate) struct Ask {
     pub(crate) sql: Cow<'static, str>,
     pub(crate) params: Vec<Param>,
@@ -39,7 +39,7 @@ pub(crate) fn as_one(mut asks: Vec<Ask>) -> Option<Ask> {
     Some(Ask { sql: sql.into(), params })
 }
 
-/// Reads of the same columns, as one statement. Rows have one more column: which of them found it.
+/// Reads of the same columns, as one statement. Rows have one more column: which of the reads found it.
 pub(crate) fn union(asks: Vec<Ask>) -> Ask {
     let (parts, params) = renumbered(asks);
     let parts = parts.iter().enumerate();
@@ -47,7 +47,7 @@ pub(crate) fn union(asks: Vec<Ask>) -> Ask {
     Ask { sql: parts.collect::<Vec<_>>().join(" UNION ALL ").into(), params }
 }
 
-/// The rows of each of so many parts of a [`union`].
+/// The rows of each of the `count` parts of a [`union`].
 pub(crate) fn parts(rows: Vec<Row>, count: usize) -> StoreResult<Vec<Vec<Row>>> {
     let mut parts: Vec<Vec<Row>> = std::iter::repeat_with(Vec::new).take(count).collect();
     for row in rows {
@@ -58,7 +58,7 @@ pub(crate) fn parts(rows: Vec<Row>, count: usize) -> StoreResult<Vec<Vec<Row>>> 
     Ok(parts)
 }
 
-/// The text of each, with numbers of parameters that stand for all of them, and these.
+/// Their texts, with parameters renumbered for all of them together, and the parameters.
 fn renumbered(asks: Vec<Ask>) -> (Vec<String>, Vec<Param>) {
     let (mut parts, mut params) = (Vec::new(), Vec::new());
     for ask in asks {
@@ -114,8 +114,8 @@ macro_rules! put {
 }
 pub(crate) use put;
 
-/// Of a process of the server that ended it is not known what it did: one that cannot write its log in the middle of a commit may find that
-/// commit when it recovers.
+/// If a process of the server ended, it is not known what it did: if it could not write its log in the middle of a
+/// commit, recovery may find that commit.
 fn fault(error: &Error) -> Fault {
     let answer = error.as_db_error();
     let is_error = answer.is_some_and(|it| it.parsed_severity() == Some(Severity::Error));
@@ -130,20 +130,20 @@ pub(crate) struct Wire {
     pub(crate) client: Client,
     /// Prepared when they are asked for the first time.
     statements: HashMap<Cow<'static, str>, Statement>,
-    /// Times that it was waited for answers.
+    /// How often answers were waited for.
     pub(crate) trips: u64,
-    /// What the last call failed of; `None`: it did not.
+    /// Why the last call failed; `None`: it did not.
     pub(crate) fault: Option<Fault>,
 }
 
-/// What a call failed of, as far as it says what to do next.
+/// Why a call failed, as far as that decides what to do next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// Two transactions waited for each other, or one saw what another one changed: to be asked again.
+    /// Two transactions waited for each other, or one saw another's change: repeat it.
     Conflict,
     /// Nothing of it has happened.
     Refused,
-    /// What came of it is not known, and the connection is of no use any more.
+    /// Its result is not known, and the connection is no longer usable.
     Lost,
 }
 
@@ -200,7 +200,7 @@ impl Wire {
     }
 }
 
-/// Several statements, which have no parameters and find nothing: they travel as one.
+/// Several statements without parameters or results: they travel as one.
 fn is_script(sql: &str) -> bool {
     sql.contains(';')
 }

@@ -1,4 +1,4 @@
-//! Asking a database: short forms, whose statements are prepared once and kept.
+//! Queries in short form, whose statements are prepared once and kept.
 
 use rusqlite::types::FromSql;
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, Result, Row};
@@ -28,7 +28,7 @@ pub(crate) trait Ask {
         self.prepared(sql)?.query_row(params, read).optional()
     }
 
-    /// The first column of the first row, which there is.
+    /// The first column of the first row, which must exist.
     fn value<T: FromSql>(&self, sql: &str, params: impl Params) -> Result<T> {
         self.prepared(sql)?.query_row(params, |row| row.get(0))
     }
@@ -42,8 +42,8 @@ impl Ask for Connection {
     }
 }
 
-/// A statement that is prepared when it is first needed, and then used for all that is asked together: to find it by its text each
-/// time would cost as much as many a statement does.
+/// A statement that is prepared when it is first needed, and then reused for all queries of a call: finding it by its
+/// text each time would cost as much as many statements do.
 pub(crate) struct Prepared<'c> {
     connection: &'c Connection,
     sql: &'static str,
@@ -63,7 +63,7 @@ impl<'c> Prepared<'c> {
     }
 }
 
-/// What was asked, for a test of how it is searched for.
+/// The statements so far, for a test of their plans.
 #[cfg(test)]
 pub(crate) mod asked {
     use std::cell::RefCell;

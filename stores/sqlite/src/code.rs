@@ -1,4 +1,4 @@
-//! How values are written, as SQLite's errors have it: the code itself is the queue's.
+//! Writing values, with SQLite's errors: the encoding itself is the queue's.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ pub(crate) fn served_of(text: &str) -> FromSqlResult<BTreeMap<FetcherId, Attempt
     code::served_of(text).ok_or(FromSqlError::InvalidType)
 }
 
-/// A word of an enumeration, as serde has it; or an object.
+/// A word of an enumeration, as in serde; or an object.
 pub(crate) fn json(value: &impl Serialize) -> rusqlite::Result<String> {
     serde_json::to_string(value)
         .map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))

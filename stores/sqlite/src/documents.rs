@@ -1,5 +1,5 @@
-//! Documents, as they are found and written. What is in them, and under which names, `shiftboss_queue::documents` says. Called by the
-//! port and by the reader.
+//! Finding and writing documents. `shiftboss_queue::documents` defines their names and contents. Called by the port and
+//! by the reader.
 
 use rusqlite::{Connection, Result, Row};
 use serde::de::DeserializeOwned;
@@ -10,7 +10,7 @@ use shiftboss_queue::records::StoreResult;
 use crate::ask::Ask;
 use crate::error::classify;
 
-/// The only document of its kind; one that somebody edited into nonsense is none.
+/// The only document of its kind; `None`, too, if it cannot be parsed, because it was edited by hand.
 pub fn document<T: DeserializeOwned>(
     connection: &Connection,
     kind: &Kind<T>,
@@ -24,7 +24,7 @@ pub(crate) fn find(connection: &Connection, name: &str) -> Result<Option<String>
     connection.first(sql, [name], |row| text(row, 0))
 }
 
-/// Those whose names begin so, by name.
+/// Documents whose names have this prefix, by name.
 pub(crate) fn all(connection: &Connection, prefix: &str) -> Result<Vec<(String, String)>> {
     let sql = "SELECT name, value FROM documents WHERE name >= ?1 AND name < ?2 ORDER BY name";
     connection.rows(sql, (prefix, behind(prefix)), |row| Ok((text(row, 0)?, text(row, 1)?)))
@@ -41,7 +41,7 @@ pub(crate) fn write(connection: &Connection, name: &str, text: Option<&str>) -> 
     .map(drop)
 }
 
-/// What somebody edited may be no UTF-8.
+/// A text that was edited by hand may not be UTF-8.
 fn text(row: &Row<'_>, column: usize) -> Result<String> {
     Ok(String::from_utf8_lossy(row.get_ref(column)?.as_bytes()?).into_owned())
 }

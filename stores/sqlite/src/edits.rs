@@ -1,6 +1,6 @@
-//! What other programs wrote into the views `log` and `queue` (`reference.sql`), for the queue to carry out.
+//! Edits by other programs in the views `log` and `queue` (`reference.sql`), for the queue to carry out.
 //!
-//! Called at the begin of a batch. What cannot be read is set aside.
+//! Called at the beginning of a batch. What cannot be read is set aside.
 
 use rusqlite::{Connection, Params, Result};
 use shiftboss_protocol::model::{Key, Run};
@@ -39,7 +39,7 @@ pub(crate) fn are_any(connection: &Connection) -> Result<bool> {
     connection.prepare_cached(sql)?.query_row([], |row| row.get(0))
 }
 
-/// At most `count` edits, which are there no longer once the transaction is committed; none if there are none.
+/// At most `count` edits, which are removed when the transaction is committed; empty if there are none.
 pub(crate) fn take(connection: &Connection, count: usize) -> Result<Vec<Edit>> {
     let count = i64::try_from(count).unwrap_or(i64::MAX);
     loop {
@@ -63,7 +63,7 @@ pub(crate) fn take_of(connection: &Connection, keys: &[Key]) -> Result<Vec<Edit>
     Ok(edits)
 }
 
-/// Some of them, and whether there were none.
+/// Some edits, and whether there were none.
 fn of_log(connection: &Connection, sql: &str, which: impl Params) -> Result<(Vec<Edit>, bool)> {
     let (mut edits, mut is_all) = (Vec::new(), true);
     let mut query = connection.prepare_cached(sql)?;
@@ -93,6 +93,6 @@ fn of_rows(connection: &Connection, sql: &str, which: impl Params) -> Result<Vec
             Edit::Row { key: Key::stored(&key), run, is_dequeued }
         }))
     });
-    // One whose key is gone is about nothing.
+    // If its key is gone, it has no effect.
     edits?.filter_map(Result::transpose).collect()
 }

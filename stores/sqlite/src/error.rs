@@ -1,4 +1,4 @@
-//! What SQLite says, classified by consequence.
+//! SQLite's errors, classified by consequence.
 
 use rusqlite::{Error, ErrorCode, ffi};
 use rustix::process::{Resource, getrlimit};
@@ -21,9 +21,9 @@ pub fn classify(error: Error) -> StoreError {
         // of descriptors or space. A database that vanished is recognised by its identity.
         Some(ErrorCode::DiskFull | ErrorCode::CannotOpen) => StoreError::Full(text),
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => StoreError::Corrupt(text),
-        // A value that no build of this version wrote.
+        // A value that was not written by any build of this version.
         None => StoreError::Corrupt(text),
-        // An I/O error, a read-only or vanished file, and what ought not to happen.
+        // An I/O error, a read-only or vanished file, and whatever should not happen.
         _ => StoreError::Fatal(format!("the database cannot be used any longer: {text}")),
     }
 }
@@ -49,7 +49,7 @@ mod tests {
         classify(Error::SqliteFailure(ffi::Error::new(code), Some("why".to_owned())))
     }
 
-    /// A full disk is outlived wherever it is met; a failing one is not.
+    /// The daemon survives a full disk wherever it is met, but not a failing one.
     #[test]
     fn a_full_disk_is_told_from_a_failing_one() {
         for code in [ffi::SQLITE_FULL, ffi::SQLITE_IOERR_SHMSIZE, ffi::SQLITE_IOERR_SHMMAP] {
@@ -63,7 +63,7 @@ mod tests {
         }
     }
 
-    /// What is said names the database.
+    /// The text names the database.
     #[test]
     fn an_error_names_what_it_is_about() {
         for (code, text) in [

@@ -1,4 +1,5 @@
-//! Records in flight stay in memory as the database has them, for their ends come next. Used by the port; what is not here is read.
+//! Records in flight stay in memory as they are in the database, because their ends come next. Used by the port; others
+//! are read.
 
 use std::collections::HashMap;
 
@@ -46,7 +47,7 @@ impl Flights {
         }
     }
 
-    /// The record of a key is another one from now on.
+    /// Takes a key's record out, because it is about to change.
     pub(crate) fn take_key(&mut self, key: &Key) -> Option<Stored> {
         let stored = self.records.remove(key)?;
         if let Some(flight) = &stored.record.flight {

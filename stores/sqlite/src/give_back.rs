@@ -1,7 +1,7 @@
-//! The way back: a database of the Python supervisor is made of ours (spec 6), which stays as it is. What outsiders see of
-//! ours in its four tables is what it gets; single tasks, holds and retries it does not know.
+//! The way back: makes a database of the Python supervisor from ours (spec 6), which stays as it is. It gets what
+//! outsiders see of ours in the four tables; it does not know single tasks, holds and retries.
 //!
-//! Called by `move`, which has the new file made under another name until it is whole.
+//! Called by `move`, which makes the new file under another name until it is complete.
 
 use std::path::Path;
 
@@ -22,8 +22,7 @@ pub struct GivenBack {
     pub single_tasks: u64,
 }
 
-/// Makes the empty database `to` one of the supervisor, of our database at `from`.
-/// With an error `to` is empty still.
+/// Makes the empty database `to` one of the supervisor, from our database at `from`. With an error `to` is empty still.
 pub fn give_back(from: &Path, to: &mut Connection) -> StoreResult<GivenBack> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let ours = Connection::open_with_flags(from, flags).map_err(classify)?;

@@ -1,4 +1,4 @@
-//! The header of a queue, as it is read and written: only what changed since.
+//! Reading and writing the header of a queue: only what has changed.
 
 use std::ops::Bound::{Excluded, Unbounded};
 
@@ -18,7 +18,7 @@ pub(crate) struct Kept {
     pub(crate) ends: i64,
 }
 
-/// What is one number each, as the database has it.
+/// The header's single numbers, as in the database.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Numbers {
     pub(crate) ids: i64,
@@ -37,7 +37,7 @@ impl Numbers {
     }
 }
 
-/// What the database has; a new one has a new queue's.
+/// The database's header; for a new database, that of a new queue.
 pub(crate) fn load(connection: &Connection) -> Result<Kept> {
     let sql = "SELECT last_attempt, last_bump, last_single, last_since, credit, paused, clock, ids, ends FROM header";
     let kept = connection.first(sql, (), |row| {
@@ -122,7 +122,7 @@ fn save_numbers(connection: &Connection, now: Numbers) -> Result<()> {
     connection.prepare_cached(sql)?.execute(params_from_iter(values)).map(drop)
 }
 
-/// Fetchers behind one: their numbers ascend.
+/// Fetchers after one: their numbers ascend.
 fn save_names(connection: &Connection, header: &Header, behind: FetcherId) -> Result<()> {
     for (fetcher, name) in header.fetchers.range((Excluded(behind), Unbounded)) {
         let sql = "INSERT INTO names (fetcher, name) VALUES (?1, ?2)";

@@ -1,4 +1,4 @@
-//! Records, as they are read: by key, by attempt, by a task's ID, by run, the next ones in order, and those that are out.
+//! Reading records: by key, by attempt, by a task's ID, by run, the next ones in order, and those that are out.
 
 use std::collections::BTreeMap;
 
@@ -90,7 +90,7 @@ macro_rules! ends {
 pub(crate) use ends;
 pub(crate) const END: &str = ends!("WHERE attempts.attempt = ?1");
 
-/// So many records have room in memory at once, before there is known to be one.
+/// For how many records memory is reserved at once, before it is known how many there are.
 const ROOM_MAX: usize = 1_024;
 
 /// Reads records on one connection; its statements are prepared once for all that are asked together.
@@ -101,7 +101,7 @@ pub(crate) struct Loader<'c> {
     parts: Parts<'c>,
 }
 
-/// What of a record is not in `keys`.
+/// The parts of a record that are not in `keys`.
 struct Parts<'c> {
     connection: &'c Connection,
     rows: Prepared<'c>,
@@ -141,14 +141,14 @@ impl<'c> Loader<'c> {
         one(&mut self.by_id, &mut self.parts, [id.0])
     }
 
-    /// The record whose id a query says.
+    /// The record with the id that a query returns.
     fn of_id_in(&mut self, sql: &str, params: impl Params) -> Result<Option<Stored>> {
         let mut query = self.connection.prepared(sql)?;
         let id: Option<i64> = query.query_row(params, |row| row.get(0)).optional()?;
         id.map_or(Ok(None), |id| self.by_id(KeyId(id)))
     }
 
-    /// Those whose ids a query says, in its order.
+    /// The records with the ids that a query returns, in its order.
     pub(crate) fn of_ids(&mut self, sql: &str, params: impl Params) -> Result<Vec<Stored>> {
         let mut query = self.connection.prepared(sql)?;
         let ids: Vec<i64> = query.query_map(params, |row| row.get(0))?.collect::<Result<_>>()?;
@@ -156,7 +156,7 @@ impl<'c> Loader<'c> {
         records.filter_map(Result::transpose).collect()
     }
 
-    /// The next ones behind a place, of a kind.
+    /// The next keys of a kind after a place.
     pub(crate) fn next(
         &mut self,
         from: From,
@@ -193,7 +193,7 @@ impl<'c> Loader<'c> {
         }
     }
 
-    /// Those that have a turn behind a place; held: somebody has them.
+    /// Keys that have a turn after a place; held: those that are out.
     fn in_order(
         &mut self,
         held: bool,
@@ -290,7 +290,7 @@ impl<'c> Loader<'c> {
     }
 }
 
-/// A limit as a statement has it, and for how many there is to be room.
+/// A limit for a statement, and for how many to reserve memory.
 fn limit(count: usize) -> (i64, usize) {
     (i64::try_from(count).unwrap_or(i64::MAX), count.min(ROOM_MAX))
 }
@@ -345,7 +345,7 @@ impl Parts<'_> {
         Ok(Stored { id: KeyId(id), record, place, payload })
     }
 
-    /// Its rows, and the payload if it is one: that is read again for a dispatch else.
+    /// Its rows, and the payload if there is only one; otherwise a dispatch reads the payload again.
     fn rows(&mut self, id: i64) -> Result<(Vec<ListRow>, Option<String>)> {
         let mut found = self.rows.get()?.query([id])?;
         let (mut rows, mut payload) = (Vec::new(), None);
@@ -357,7 +357,7 @@ impl Parts<'_> {
                 reading: row.get(3)?,
                 payload: None,
             });
-            // One that cannot be read is met when it is asked for.
+            // If it cannot be read, that is noticed when it is asked for.
             payload = match rows.len() {
                 1 => row.get_ref(4)?.as_str().ok().map(str::to_owned),
                 _ => None,
@@ -395,7 +395,7 @@ pub(crate) fn end(row: &Row<'_>) -> Result<End> {
     Ok(End { number: row.get(0)?, key: KeyId(row.get(1)?), attempt })
 }
 
-/// A word that is none was damaged: that is no reason to tell of no end at all.
+/// An invalid word was damaged: that is no reason to fail for all other ends.
 pub(crate) fn outcome(row: &Row<'_>, column: usize) -> Result<Outcome> {
     let word = row.get_ref(column)?.as_str().unwrap_or_default();
     Ok(Outcome::of_word(word).unwrap_or(Outcome::Failure))

@@ -1,7 +1,7 @@
-//! Who opens a queue in a file for those who look, each question in one read transaction; what is found there says
-//! [`listings`], and what is made of it `shiftboss_queue::look`.
+//! Opens a queue in a file for readers, each question in one read transaction; [`listings`] finds the data, and
+//! `shiftboss_queue::look` makes the answers.
 //!
-//! For commands that look and operators' connections, with a daemon or without. Nothing is written.
+//! For read-only commands and operators' connections, with a daemon or without. Nothing is written.
 
 mod listings;
 mod supervisors;
@@ -21,8 +21,8 @@ use shiftboss_queue::records::at_once;
 
 use crate::snapshot::{Moment, failed};
 
-/// Reads the database at a path, whether or not a daemon keeps it. It is opened for each question and closed
-/// again: operators ask seldom, and a reader that stays keeps the database's log from being cut.
+/// Reads the database at a path, whether or not a daemon keeps it. It is opened for each question and closed again:
+/// operators ask rarely, and a permanent reader would keep the database's log from being truncated.
 #[derive(Debug)]
 pub struct SqliteReader {
     path: PathBuf,
@@ -32,7 +32,7 @@ pub struct SqliteReader {
 /// Several questions as of one moment, that of the first one.
 #[derive(Debug)]
 struct Glance {
-    /// How long all of them may take.
+    /// How long all questions together may take.
     patience: Duration,
     moment: Mutex<Option<Moment>>,
 }
@@ -42,7 +42,7 @@ impl SqliteReader {
         Self { path, glance: None }
     }
 
-    /// Opens the database once for all its questions, which may take so long together. Not for a reader that stays.
+    /// Opens the database once for all its questions, which may take `patience` together. Not for a permanent reader.
     pub fn glance(path: PathBuf, patience: Duration) -> Self {
         Self { path, glance: Some(Glance { patience, moment: Mutex::default() }) }
     }

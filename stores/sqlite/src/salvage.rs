@@ -1,9 +1,10 @@
-//! What can be read of a damaged database is saved into a new one: table by table, by ranges of ids, over what cannot be read; and
-//! what was lost is said. Called by `move --salvage`, which has the new file made under another name until it is whole.
+//! Saves what can be read of a damaged database into a new one: table by table, by ranges of ids, skipping what cannot
+//! be read; and reports what was lost. Called by `move --salvage`, which makes the new file under another name until it
+//! is complete.
 //!
-//! A range that cannot be read from either end is [halved](copy), down to single ids; nothing is known here of pages. A key whose
-//! record is lost is known by its index still, and begins anew. What is derived is [derived again](whole), and all lists are to be
-//! read again from their files.
+//! A range that cannot be read from either end is [halved](copy), down to single ids; this module does not know about
+//! pages. A key whose record is lost is still known by its index, and begins anew. Derived data is [derived
+//! again](whole), and all lists must be read again from their files.
 
 mod copy;
 mod whole;
@@ -20,7 +21,8 @@ use crate::error::classify;
 use crate::schema::{self, Whose};
 use copy::Copy;
 
-/// Each table, and the column of integers in whose order it lies; those without one are read from both ends only. Counts are derived.
+/// Each table, and the integer column by which it is ordered; those without one are read only from both ends. Counts
+/// are derived.
 const TABLES: [(&str, Option<&str>); 14] = [
     ("keys", Some("id")),
     ("rows", Some("key")),
@@ -46,12 +48,12 @@ const FROM_FILES: [&str; 3] = ["rows", "names", "runs"];
 pub struct Salvaged {
     pub table: &'static str,
     pub rows: u64,
-    /// Rows that are not there; `None`: nobody can tell how many there were.
+    /// Lost rows; `None`: their number is unknown.
     pub lost: Option<u64>,
 }
 
 impl Salvaged {
-    /// Whether something was lost that no list's file brings back.
+    /// Whether something was lost that no list's file restores.
     pub fn is_lost_for_good(&self) -> bool {
         self.lost != Some(0) && !FROM_FILES.contains(&self.table)
     }
@@ -60,7 +62,7 @@ impl Salvaged {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Salvage {
     pub tables: Vec<Salvaged>,
-    /// Keys of which little more than their names is known: their attempts, rows and single tasks.
+    /// Keys that begin anew: little more is known of them than names, attempts, rows and single tasks.
     pub anew: u64,
 }
 
@@ -69,7 +71,7 @@ pub fn open_damaged(from: &Path) -> StoreResult<Connection> {
     let open = || {
         let source = Connection::open_with_flags(from, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
         source.pragma_update(None, "cell_size_check", true)?;
-        // Else a file that was cut off is not read at all. Nothing is written: it is open for reading.
+        // Otherwise a truncated file is not read at all. Nothing is written: it is open for reading.
         source.set_db_config(DbConfig::SQLITE_DBCONFIG_WRITABLE_SCHEMA, true)?;
         Ok((schema::find_out(&source)?, source))
     };
@@ -97,7 +99,7 @@ pub fn salvage(source: &Connection, to: &mut Connection, now: Millis) -> StoreRe
 }
 
 fn copy_all(source: &Connection, target: &Connection, now: Millis) -> Result<Salvage> {
-    // A new queue's.
+    // It is that of a new queue.
     target.execute("DELETE FROM header", [])?;
     let mut ranges = Vec::new();
     for (table, by) in TABLES {
@@ -112,7 +114,7 @@ fn copy_all(source: &Connection, target: &Connection, now: Millis) -> Result<Sal
         };
         let count = |of: &Connection| of.value(&sql, []).map(i64::unsigned_abs);
         let rows = count(target)?;
-        // The names of keys that begin anew are there; what else is known of them is not.
+        // For keys that begin anew, the names are saved, but the records are lost.
         let anew = if table == "keys" { salvage.anew } else { 0 };
         let lost = match count(source) {
             Ok(all) => Some(all.saturating_sub(rows).saturating_add(anew)),
@@ -149,7 +151,7 @@ fn begin_anew(source: &Connection, target: &Connection, now: Millis) -> Result<u
     Ok(anew)
 }
 
-/// What an index says, read from both ends.
+/// The entries of an index, read from both ends.
 fn by_index(
     source: &Connection,
     sql: &str,

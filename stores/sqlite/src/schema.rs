@@ -28,12 +28,12 @@ pub enum Whose {
     Refused(String),
 }
 
-/// Whose tables the database has; nothing is changed.
+/// Determines whose tables the database has; changes nothing.
 pub fn whose(connection: &Connection) -> StoreResult<Whose> {
     find_out(connection).map_err(classify)
 }
 
-/// Why a database whose header says this is refused, whatever tables it has; `None`: its tables tell.
+/// Why a database with this header is refused, whatever tables it has; `None`: its tables decide.
 pub fn refused(application: i64, version: i64) -> Option<String> {
     match (application, version) {
         (APPLICATION_ID, ..=VERSION) | (0, 1..) => None,
@@ -89,7 +89,7 @@ pub fn make(connection: &Connection) -> Result<()> {
     transaction.commit()
 }
 
-/// What a whole database has that this one lacks; the first of it, in the order in which it is made.
+/// The first thing, in the order of creation, that a complete database has and this one lacks.
 pub(crate) fn missing(connection: &Connection) -> Result<Option<(String, String)>> {
     let whole = Connection::open_in_memory()?;
     make(&whole)?;
@@ -104,7 +104,7 @@ pub(crate) fn missing(connection: &Connection) -> Result<Option<(String, String)
     Ok(None)
 }
 
-/// Makes the tables without their indexes, so that many rows are added sooner.
+/// Makes the tables without their indexes, so that many rows are added faster.
 pub(crate) fn make_tables(connection: &Connection) -> Result<()> {
     statements().filter(|sql| !is_index(sql)).try_for_each(|sql| connection.execute_batch(sql))?;
     connection.execute_batch(EDITS)
@@ -114,7 +114,7 @@ pub(crate) fn make_indexes(connection: &Connection) -> Result<()> {
     statements().filter(|sql| is_index(sql)).try_for_each(|sql| connection.execute_batch(sql))
 }
 
-/// Makes what outsiders see, and says whose file it is.
+/// Makes what outsiders see, and marks the file as ours.
 pub(crate) fn make_reference(connection: &Connection) -> Result<()> {
     connection.execute_batch(REFERENCE)?;
     connection.pragma_update(None, "user_version", VERSION)?;

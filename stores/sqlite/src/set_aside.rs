@@ -1,6 +1,7 @@
-//! Rows that outsiders wrote and nobody can read: they are kept as they were, each with its reason, and named.
+//! Unreadable rows that outsiders wrote: they are kept as they were, each with its reason, and reported.
 //!
-//! Put there by a [take-over](crate::take_over()) and by [`edits`](crate::edits); shown by who looks at a database.
+//! Written by a [take-over](crate::take_over()) and by [`edits`](crate::edits); shown by commands that look at a
+//! database.
 
 use std::fmt;
 

@@ -1,6 +1,7 @@
-//! One moment of a database, for who only looks: it is opened, and read in one transaction.
+//! One moment of a database, for readers: it is opened, and read in one transaction.
 //!
-//! Called by the reader, and by whoever copies a database. It needs no write access to the file or its directory, makes no file, and disturbs no daemon.
+//! Called by the reader, and by the code that copies a database. It needs no write access to the file or its directory,
+//! makes no file, and disturbs no daemon.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -36,7 +37,7 @@ pub struct Moment {
 }
 
 impl Moment {
-    /// What is asked is interrupted once `patience` is over.
+    /// Queries are interrupted once `patience` is over.
     pub(crate) fn of(path: &Path, patience: Option<Duration>) -> Result<Self, ReadError> {
         let mut connection = open(path)?;
         patience
@@ -47,7 +48,7 @@ impl Moment {
         Ok(Self { path: path.to_owned(), connection, is_taken_over })
     }
 
-    /// Else it is the Python supervisor's.
+    /// If not, it is the Python supervisor's.
     pub(crate) fn is_taken_over(&self) -> bool {
         self.is_taken_over
     }
@@ -72,7 +73,7 @@ impl Moment {
     }
 }
 
-/// Opens a supervisor's database for reading alone, whether or not it is taken over.
+/// Opens a supervisor's database read-only, whether or not it is taken over.
 pub fn open_to_read(path: &Path) -> Result<Connection, ReadError> {
     let connection = open(path)?;
     is_ours(path, &connection).map(|_| connection)
@@ -83,7 +84,7 @@ fn open(path: &Path) -> Result<Connection, ReadError> {
     try_to_read(path, "mode=ro").or_else(|source| not_opened(path, source))
 }
 
-/// Or it is the Python supervisor's; others are refused.
+/// If not, it is the Python supervisor's; others are refused.
 fn is_ours(path: &Path, connection: &Connection) -> Result<bool, ReadError> {
     match find_out(connection).map_err(failed(path))? {
         Whose::Ours => Ok(true),
@@ -99,8 +100,9 @@ fn is_ours(path: &Path, connection: &Connection) -> Result<bool, ReadError> {
     }
 }
 
-/// Interrupts what is asked once `patience` is over, and lets others have the processor at each look. A scheduler leaves it for
-/// milliseconds to who has it, even of the lowest priority, and a daemon that wakes up there, or its worker, would wait.
+/// Interrupts queries once `patience` is over, and yields the processor at each check. A scheduler leaves even a
+/// process of the lowest priority running for milliseconds, and a daemon that wakes up there, or its worker, would
+/// wait.
 fn end_after(connection: &mut Connection, patience: Duration) -> Result<()> {
     let end = Instant::now() + patience;
     let look = move || {
@@ -122,7 +124,7 @@ pub(crate) fn failed(path: &Path) -> impl Fn(rusqlite::Error) -> ReadError {
     }
 }
 
-/// Why a database was not opened as usual; or the database, where it can be opened otherwise.
+/// Why a database was not opened as usual; or the database, if it can be opened in another way.
 fn not_opened(path: &Path, source: rusqlite::Error) -> Result<Connection, ReadError> {
     if let Some(denied) = denied(path) {
         return Err(denied);
@@ -139,10 +141,10 @@ fn not_opened(path: &Path, source: rusqlite::Error) -> Result<Connection, ReadEr
         Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly) => {
             let logs = ["-wal", "-journal"].map(|end| beside(path, end));
             let Some(log) = logs.iter().find(|log| log.exists()) else {
-                // Left in WAL mode and closed: nobody has it open, so it stays as it is meanwhile.
+                // It was closed in WAL mode: no process has it open, so it does not change meanwhile.
                 return try_to_read(path, "mode=ro&immutable=1").map_err(failed(path));
             };
-            // It must be replayed first, in a place where that cannot be done.
+            // Its log must be replayed first, but this is a place where that cannot be done.
             Err(ReadError::Unavailable(format!(
                 "cannot read the database {shown}: {source}. Its last writer did not finish, and what it left in \
                  {} can only be read where the directory is writable: start `shiftboss serve`, or run this as the \
@@ -165,7 +167,7 @@ fn not_opened(path: &Path, source: rusqlite::Error) -> Result<Connection, ReadEr
 fn denied(path: &Path) -> Option<ReadError> {
     let may_not = |file: &PathBuf| access(file, Access::READ_OK) == Err(Errno::ACCESS);
     let file = files(path).into_iter().find(may_not)?;
-    // One that cannot even be looked at is behind a directory that may not be entered.
+    // If even its metadata cannot be read, a directory on the way may not be entered.
     let (place, found) =
         file.ancestors().find_map(|place| Some((place, place.metadata().ok()?)))?;
     Some(ReadError::Denied(format!(
@@ -183,7 +185,7 @@ fn files(path: &Path) -> [PathBuf; 4] {
 
 /// Refuses what SQLite would wait for or read without end: a pipe or a device in the place of a database, or beside it.
 pub fn require_files(database: &Path) -> Result<(), ReadError> {
-    // SQLite keeps its files beside what a link leads to. What cannot be looked at is for whoever opens it to refuse.
+    // SQLite keeps its files beside the target of a link. If that cannot be resolved, opening it will fail.
     let path = std::fs::canonicalize(database).unwrap_or_else(|_| database.to_owned());
     let is_other = |file: &PathBuf| file.metadata().is_ok_and(|found| !found.is_file());
     files(&path).into_iter().find(is_other).map_or(Ok(()), |file| {
@@ -202,7 +204,8 @@ fn try_to_read(path: &Path, parameters: &str) -> Result<Connection> {
     let connection = Connection::open_with_flags(format!("file:{escaped}?{parameters}"), flags)?;
     connection.busy_timeout(BUSY_TIMEOUT)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
-    // A statement is not prepared anew for each value that it is given: of many keys that costs more than all else.
+    // Without this a statement is prepared anew for each new value: with many keys that would cost more than everything
+    // else.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
     Ok(connection)

@@ -1,6 +1,7 @@
 //! Whether a database is whole: what SQLite finds wrong, and what must hold between our tables.
 //!
-//! Called when a database is opened ([`missing`]), and by who looks one through ([`look_through`]). Nothing is changed.
+//! Called when a database is opened ([`missing`]), and by commands that check one ([`look_through`]). Nothing is
+//! changed.
 
 use std::sync::Arc;
 
@@ -20,11 +21,11 @@ use crate::{header, schema, set_aside};
 
 /// Records that are in memory at once.
 const STEP_KEYS: usize = 1_000;
-/// Of rows that were set aside so many are named.
+/// Most rows that were set aside that are named.
 const NAMED_MAX: u32 = 100;
 const SQLITES: &str =
     "SELECT integrity_check FROM pragma_integrity_check WHERE integrity_check <> 'ok'";
-/// What must be there for a start: a line for what is not. Cheap.
+/// What a start needs: each returns a line if something is missing. Cheap.
 const NEEDED: [&str; 4] = [
     "SELECT 'the table header lacks its row' WHERE NOT EXISTS (SELECT 1 FROM header)",
     "SELECT 'the table names lacks ' || count(*) || ' of the fetchers'
@@ -36,7 +37,7 @@ const NEEDED: [&str; 4] = [
         UNION ALL SELECT 'counts' WHERE NOT EXISTS (SELECT 1 FROM counts))
      WHERE EXISTS (SELECT 1 FROM rows) OR EXISTS (SELECT 1 FROM tasks WHERE status NOT IN ('done', 'cancelled'))",
 ];
-/// What must hold between the tables, beside the counts.
+/// What must hold between the tables, besides the counts.
 const INVARIANTS: [&str; 5] = [
     "SELECT count(*) || ' rows of lists without their keys' FROM rows
      WHERE key NOT IN (SELECT id FROM keys) HAVING count(*) > 0",
@@ -55,8 +56,8 @@ const INVARIANTS: [&str; 5] = [
     "SELECT count(*) || ' rows of lists that would be handed out for ever' FROM rows
      WHERE armed > (SELECT last_attempt FROM header) HAVING count(*) > 0",
 ];
-/// The header's numbers that others go on behind, and what there is of each: of attempts, of single tasks, of ends; and the ids that
-/// keys were given, which wrap around.
+/// The header's numbers that new ones follow, and the highest one in use of each: of attempts, of single tasks, of
+/// ends; and the ids of keys, which wrap around.
 pub(crate) const NUMBERS: [(&str, &str); 4] = [
     (
         "last_attempt",
@@ -75,7 +76,7 @@ const AHEAD: &str = "SELECT count(*) || ' keys were started in the future, by a 
 pub struct Findings {
     /// It is damaged, and may not be used.
     pub damage: Vec<String>,
-    /// Rows that were set aside, as far as they are named; and starts in the future.
+    /// Rows that were set aside, as far as they are named, and starts in the future.
     pub set_aside: Vec<String>,
 }
 
@@ -96,7 +97,7 @@ fn what_is_missing(connection: &Connection) -> Result<Option<String>> {
     Ok(None)
 }
 
-/// Looks a database through, whoever's it is.
+/// Checks a whole database, ours or the supervisor's.
 pub fn look_through(connection: &Connection) -> Findings {
     let mut found = Findings::default();
     if let Err(error) = find(connection, &mut found) {
@@ -138,7 +139,8 @@ fn wrong_numbers(connection: &Connection) -> Result<Vec<String>> {
     Ok(found)
 }
 
-/// Counts are those of all records; and a key that may be handed out, or becomes so with time, stands where it is found.
+/// Checks that counts are those of all records, and that every key that may be handed out, now or later, can be found
+/// by its place.
 fn wrong_records(connection: &Connection) -> StoreResult<Vec<String>> {
     let mut loader = Loader::new(connection);
     let header = header::load(connection).map_err(classify)?.header;
@@ -170,14 +172,14 @@ fn wrong_records(connection: &Connection) -> StoreResult<Vec<String>> {
     Ok(wrong.into_iter().chain(misplaced).collect())
 }
 
-/// What says where keys stand, when all claims are over. `None`: the next daemon derives it anew.
+/// The rules for keys' places, once all claims are over. `None`: the next daemon derives places anew.
 fn rules(connection: &Connection, header: &Header) -> StoreResult<Option<Context>> {
     let (places, daemon) = (document(connection, &PLACES)?, document(connection, &DAEMON)?);
     let daemon = daemon.filter(|daemon| places == Some(daemon.policy));
     Ok(daemon.map(|daemon| header.context(&Arc::new(daemon.settings()), Millis::MAX)))
 }
 
-/// No index leads to a key that may be handed out, now or with time.
+/// Whether no index leads to the key, though it may be handed out, now or later.
 fn is_lost(stored: &Stored, context: &Context) -> bool {
     let (place, noted) = (stored.record.place(context), &stored.place);
     noted.due.is_none() && (place.due.is_some() || place.order.is_some() && noted.order.is_none())

@@ -1,6 +1,7 @@
-//! Tables of a file, as they are read and filled when a queue moves (`shiftboss_queue::tables`): whole, and in the order of their keys.
+//! Reading and filling a file's tables when a queue moves (`shiftboss_queue::tables`): whole tables, in the order of
+//! their keys.
 //!
-//! Called by the program's `move`; what is written of a [damaged file](crate::salvage()) goes the same way.
+//! Called by the program's `move`; a [damaged file](crate::salvage()) is written in the same way.
 
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{Connection, Result, Statement};
@@ -34,7 +35,7 @@ pub(crate) fn insert<'c>(
     connection.prepare(&format!("{verb} INTO {table} ({columns}) VALUES ({places})"))
 }
 
-/// Reads a table. What `each` says of a row ends it.
+/// Reads a table. An error of `each` ends the reading.
 pub fn read<E>(
     connection: &Connection,
     table: &str,
@@ -59,7 +60,7 @@ pub fn read<E>(
     Result::map_err(read(), classify)
 }
 
-/// All that our tables have.
+/// All types that our tables use.
 fn value(value: ValueRef<'_>) -> Value<'_> {
     match value {
         ValueRef::Null | ValueRef::Real(_) => Value::Null,
@@ -68,9 +69,8 @@ fn value(value: ValueRef<'_>) -> Value<'_> {
     }
 }
 
-/// Makes an empty database ours, with what `fill` puts into its tables: in one transaction, indexes last. Jobs of a member of another
-/// queue are the daemon's.
-/// With an error, `fill`'s too, it is empty still.
+/// Makes an empty database ours, with what `fill` puts into its tables: in one transaction, indexes last. Jobs of
+/// another queue's members become the daemon's. With an error, `fill`'s too, it is empty still.
 pub fn make_filled<T, E>(
     connection: &mut Connection,
     fill: impl FnOnce(&Connection) -> std::result::Result<T, E>,

@@ -1,9 +1,9 @@
-//! A database of the Python supervisor becomes one of ours, in its place (spec 6). One transaction does it: whoever is killed
-//! in between leaves the supervisor's database as it was.
+//! A database of the Python supervisor becomes one of ours, in its place (spec 6). One transaction does it: if the
+//! process is killed in between, the supervisor's database is unchanged.
 //!
-//! Its rows and its log are read once, sorted by jitter and key; a record is made of all that has the same key, and written
-//! as any new record is. SQLite sorts in files, beside the database, so that memory is bounded. Called when a database is opened
-//! whose tables are [the supervisor's](crate::Whose::Supervisors).
+//! Its rows and its log are read once, sorted by jitter and key; everything with the same key becomes one record, which
+//! is written like any new record. SQLite sorts in files, beside the database, so that memory is bounded. Called when a
+//! database is opened whose tables are [the supervisor's](crate::Whose::Supervisors).
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -25,16 +25,16 @@ use crate::header::{self, Kept};
 use crate::save::Saver;
 use crate::{documents, schema};
 
-/// So much space there must be, in halves of the file: for the new tables, what they are sorted in, and what undoes it all.
+/// The required space, in halves of the file: for the new tables, for sorting, and for a rollback.
 const SPACE_HALVES: u64 = 7;
 /// SQLite's memory meanwhile, for pages and for sorting, in KiB each.
 const CACHE_KIB: i64 = 16 * 1024;
-/// Progress is told after so many rows.
+/// After how many rows progress is reported.
 const PROGRESS_ROWS: u64 = 100_000;
-/// The attempt with which a fetcher was served whose row was dispatched. Rows that were not are armed by the last one.
+/// The attempt that served a fetcher whose row was dispatched. Other rows are armed by the last attempt.
 const SERVED: Attempt = Attempt(1);
 
-/// All that there is, in the order in which it is written. Rows of the log have no fetcher, and come first.
+/// Everything, in the order in which it is written. Rows of the log have no fetcher, and come first.
 const SORTED: &str = "
     SELECT shiftboss_jitter(attr_path), attr_path, fetcher_id, fetcher_run_started, is_dequeued, payload, NULL, NULL, NULL
     FROM queue
@@ -58,7 +58,7 @@ pub struct TakenOver {
     pub keys: u64,
     /// Rows of `queue` and `log`.
     pub rows: u64,
-    /// Keys that the supervisor handed out, and that did not end.
+    /// Keys that the supervisor handed out, and that have not ended.
     pub in_flight: u64,
     /// Rows that cannot be read: they are in the table `set_aside`, each with its reason.
     pub set_aside: u64,
@@ -84,14 +84,14 @@ pub fn take_over(
     let taken = prepare(connection, beside)
         .and_then(|()| in_transaction(connection, settings, now, progress))
         .map_err(classify);
-    // Nobody sorts here afterwards.
+    // There is no sorting here afterwards.
     let _ = connection.pragma_update(None, "temp_store_directory", "");
     connection.pragma_update(None, "cache_size", cache).map_err(classify)?;
     connection.pragma_update(None, "foreign_keys", keys).map_err(classify)?;
     taken
 }
 
-/// `doing` needs so many bytes in the directory of a database.
+/// Requires that `needed` bytes are free in the directory of a database, for `doing`.
 pub fn require_space(path: &Path, doing: &str, needed: u64) -> StoreResult<()> {
     let parent = path.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let space = rustix::fs::statvfs(parent).map_err(|error| unknown_space(path, &error.into()))?;
@@ -113,7 +113,7 @@ fn pragma(connection: &Connection, name: &str) -> Result<i64> {
     connection.pragma_query_value(None, name, |row| row.get(0))
 }
 
-/// What cannot be said within a transaction.
+/// Settings that cannot be changed within a transaction.
 fn prepare(connection: &Connection, beside: &str) -> Result<()> {
     connection.pragma_update(None, "temp_store_directory", beside)?;
     connection.pragma_update(None, "cache_size", -CACHE_KIB)?;
@@ -131,7 +131,7 @@ fn in_transaction(
     now: Millis,
     mut progress: impl FnMut(Progress),
 ) -> Result<TakenOver> {
-    // No reader may be in: pages that do not fit into memory are written before the end.
+    // There must be no readers: pages that do not fit into memory are written before the end.
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Exclusive)?;
     let number = |sql| transaction.query_row(sql, [], |row| row.get::<_, i64>(0));
     let of = number("SELECT (SELECT count(*) FROM queue) + (SELECT count(*) FROM log)")?;
@@ -167,7 +167,7 @@ fn in_transaction(
     Ok(taken)
 }
 
-/// Fetchers and runs. A fetcher that may have no list is unknown from here on.
+/// Fetchers and runs. A fetcher whose name cannot have lists is unknown from here on.
 fn load_runs(connection: &Connection, header: &mut Header) -> Result<()> {
     let mut query = connection.prepare("SELECT fetcher_id, name FROM fetchers")?;
     let mut found = query.query([])?;
@@ -217,13 +217,13 @@ fn write_records(
     Ok(writer.taken)
 }
 
-/// Makes records of rows in order, and writes them.
+/// Makes records from ordered rows, and writes them.
 struct Writer<'a> {
     saver: Saver<'a>,
     set_aside: Statement<'a>,
     header: &'a mut Header,
     context: Context,
-    /// Of the key whose rows come.
+    /// The record of the key whose rows are coming.
     record: Option<Record>,
     taken: TakenOver,
 }
@@ -265,7 +265,7 @@ impl Writer<'_> {
         }
         let payload = row.get_ref(5).and_then(|it| Ok(it.as_str()?.to_owned()));
         let payload = payload.map_err(|_| "its payload is no text")?;
-        // One whose run is gone comes with a run, which the daemon deletes if there is no file of it.
+        // If the row's run is gone, it is made; the daemon deletes it if there is no file of it.
         self.header.runs.change((fetcher, run));
         let Some(record) = &mut self.record else { return Ok(()) };
         let armed = if is_served { Attempt(0) } else { self.context.last_attempt };
@@ -308,9 +308,10 @@ impl Writer<'_> {
     }
 }
 
-/// The supervisor handed the key out, and it did not end: its job has the lease of a classic one, from its start. The log does not
-/// say whose row it was; the supervisor takes the fetcher with the smallest id first, so the last one is taken for it. Of a key
-/// without such a row it stays known that somebody has it. What was before the start is not known, so a take-back leaves the start.
+/// The supervisor handed the key out, and it has not ended: its job has a classic lease, from its start. The log does
+/// not say whose row it was; the supervisor takes the fetcher with the smallest id first, so the last one is assumed. A
+/// key without such a row is still recorded as out. What was before the start is not known, so a take-back leaves the
+/// start.
 fn go_out(record: &mut Record, attempt: Attempt) {
     let Some(last) = record.last else { return };
     let out = record.newest_rows().filter(|row| !record.is_armed(row)).last();

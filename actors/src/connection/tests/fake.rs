@@ -1,4 +1,5 @@
-//! Storage and watcher in one, which do as the tests of connections and listeners tell them, and note what they are asked.
+//! Storage and watcher in one: they answer as the tests of connections and listeners prescribe, and note what they are
+//! asked.
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -25,16 +26,16 @@ pub enum Next {
     Silence,
 }
 
-/// What was told and noted; clones share it.
+/// What a test has prescribed, and what was noted; clones share it.
 #[derive(Clone, Default)]
 pub struct Fake {
     pub next: Rc<RefCell<VecDeque<Next>>>,
     pub more: Rc<RefCell<VecDeque<bool>>>,
-    /// Every request for a job takes so long.
+    /// How long every request for a job takes.
     pub takes: Rc<Cell<Duration>>,
-    /// Every look takes so long, and finds more, when it is set.
+    /// If set, every look takes this long, and finds more.
     pub endless: Rc<Cell<Option<Duration>>>,
-    /// Barriers do not get at all files.
+    /// Barriers do not reach all files.
     pub missed: Rc<Cell<bool>>,
     asked: Rc<RefCell<Vec<String>>>,
 }

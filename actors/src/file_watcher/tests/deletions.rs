@@ -64,7 +64,7 @@ async fn a_deletion_that_cannot_begin_is_tried_again() {
     assert_eq!(calls.collect::<Vec<_>>(), ["mark f.1", "mark f.1", "delete f.1"]);
 }
 
-/// Deletes the run while calls of a kind go wrong; returns how many steps that took, and how long.
+/// Deletes the run while calls of one kind fail; returns how many steps that took, and how long.
 async fn delete_through(call: &'static str, troubles: Vec<Trouble>) -> (usize, Duration) {
     let mock = MockStore::default();
     troubles.into_iter().for_each(|trouble| mock.trouble(call, trouble));
@@ -74,8 +74,8 @@ async fn delete_through(call: &'static str, troubles: Vec<Trouble>) -> (usize, D
     (site.calls("delete f.1"), began.elapsed())
 }
 
-/// A deletion once begun is never forgotten: a step that fails is tried again after a pause. If the last step's commit fails, only one
-/// that succeeds is the end.
+/// A deletion once begun is never forgotten: a step that fails is tried again after a pause. The deletion ends only
+/// once the last step's commit succeeds.
 #[actix::test]
 async fn a_step_that_fails_is_tried_again() {
     pause();

@@ -1,4 +1,4 @@
-//! Fetchers that are another daemon's.
+//! Fetchers that belong to another daemon.
 
 use std::fs;
 
@@ -15,8 +15,8 @@ fn elsewhere() -> MockStore {
     mock
 }
 
-/// Its files are rejected, once, under the name that they have; nobody waits for them; and what is not read leaves nothing
-/// behind when it goes.
+/// Its files are rejected, once, under their present name; no look waits for them; and a file that was not read leaves
+/// nothing behind when it goes.
 #[actix::test]
 async fn a_fetcher_of_another_daemon_is_rejected() {
     tokio::time::pause();
@@ -34,7 +34,7 @@ async fn a_fetcher_of_another_daemon_is_rejected() {
     assert_eq!((site.calls("reject"), site.calls("delete")), (2, 0));
 }
 
-/// It is tried again by itself; then all files of the fetcher are registered together, as they are when a new one comes.
+/// It is tried again automatically, with all files of the fetcher together; so it is, too, when a new file comes.
 #[actix::test]
 async fn a_fetcher_is_had_when_it_is_free() {
     tokio::time::pause();
@@ -51,8 +51,8 @@ async fn a_fetcher_is_had_when_it_is_free() {
     until("they are not rejected any longer", || site.mock.rejected().is_empty()).await;
 }
 
-/// The store goes back to a backup: what it has no longer is read again from where it stands, whether its tail waits for more or
-/// has ended; and what has gone since goes again.
+/// The store is restored from a backup: what it no longer has is read again from its position, whether the tail waits
+/// for more or has ended; and runs deleted since then are deleted again.
 #[actix::test]
 async fn runs_go_back_with_the_store() {
     tokio::time::pause();
@@ -76,8 +76,8 @@ async fn runs_go_back_with_the_store() {
     until("they are as they were", || is_on() && site.is_complete("g")).await;
 }
 
-/// A new file comes while others of its fetcher wait for a store that was busy: they are registered together, for the fetcher may
-/// be taken over with that.
+/// A new file comes while others of its fetcher wait for a store that was busy: they are registered together, because
+/// that may take the fetcher over.
 #[actix::test]
 async fn those_that_could_not_be_registered_come_along() {
     tokio::time::pause();
@@ -92,8 +92,8 @@ async fn those_that_could_not_be_registered_come_along() {
     assert_eq!(site.registered(), ["f.1", "f.1", "f.2", "f.3"]);
 }
 
-/// A daemon that was taken for dead finds its fetcher another one's: it rejects its files, whatever it had read of them, and
-/// writes nothing.
+/// A daemon that was taken for dead finds that another one owns its fetcher: it rejects the files, whatever it had read
+/// of them, and writes nothing.
 #[actix::test]
 async fn a_fetcher_that_was_taken_over_is_given_up() {
     tokio::time::pause();
@@ -110,7 +110,7 @@ async fn a_fetcher_that_was_taken_over_is_given_up() {
     until("the others go on", || site.keys().contains(&"echo".to_owned())).await;
     assert!(!site.keys().contains(&"delta".to_owned()));
     assert_eq!(site.calls("delete"), 0);
-    // Once more it is lost, and comes back.
+    // It is lost once more, and comes back.
     site.mock.inside().elsewhere.clear();
     until("it is read anew", || site.keys().contains(&"delta".to_owned())).await;
     until("it is not rejected any longer", || site.mock.rejected().is_empty()).await;

@@ -9,7 +9,7 @@ use crate::file_tail::Tail;
 use crate::file_watcher::{StartTail, start_tail};
 use crate::testing::{MockStore, until};
 
-/// Starts tails of which those of fetcher `bad` panic, the first `times`.
+/// Starts tails; the first `times` of fetcher `bad` panic.
 fn panicking(times: u32) -> (StartTail, Rc<Cell<u32>>) {
     let started = Rc::new(Cell::new(0));
     let count = Rc::clone(&started);
@@ -36,7 +36,7 @@ async fn a_tail_is_restarted_after_an_error() {
     assert!(site.mock.rejected().is_empty());
 }
 
-/// However often it fails, a file of which something is stored each time is not rejected.
+/// A file is not rejected, however often it fails, if something of it is stored each time.
 #[actix::test]
 async fn a_file_that_gets_on_is_not_rejected() {
     tokio::time::pause();
@@ -70,8 +70,8 @@ async fn a_file_that_keeps_failing_is_rejected() {
     until("to its end", || site.mock.rejected().is_empty() && site.is_complete("bad")).await;
 }
 
-/// A file that was rejected is tried again from time to time, though it did not change. One that fails then was rejected all the time,
-/// and is noted once; the note goes when the file is read, also when it may still grow, and when it is gone.
+/// A rejected file is tried again from time to time, even if it did not change. If it fails again it has been rejected
+/// all along, and is noted once; the note goes when the file is read, even if it may still grow, and when it is gone.
 #[actix::test]
 async fn a_file_that_fails_again_stays_rejected() {
     tokio::time::pause();

@@ -1,4 +1,4 @@
-//! The input directory is lost: what is in its place, when that is taken, and what is withdrawn then.
+//! The input directory is lost: when the directory in its place is taken, and what is withdrawn then.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -26,8 +26,9 @@ async fn replaced() -> Site {
     site
 }
 
-/// Another directory in the place of a lost one is not read, and withdraws nothing, before it has held lists for a minute; that it is
-/// empty never ends. The requests of workers change nothing in that, nor what is removed from the one that was moved away.
+/// Another directory in the place of a lost one is not read, and withdraws nothing, before it has held lists for a
+/// minute; an empty one is never taken. Workers' requests do not change that, nor do removals from the directory that
+/// was moved away.
 #[actix::test]
 async fn another_directory_is_taken_after_a_minute_with_lists() {
     let site = replaced().await;
@@ -43,7 +44,7 @@ async fn another_directory_is_taken_after_a_minute_with_lists() {
     until("what it does not hold is withdrawn", || site.calls("delete f.1") > 0).await;
 }
 
-/// An operator need not wait; and where nothing is lost there is nothing to accept.
+/// An operator need not wait; and if nothing is lost there is nothing to accept.
 #[actix::test]
 async fn another_directory_is_accepted() {
     let site = replaced().await;
@@ -58,7 +59,7 @@ async fn another_directory_is_accepted() {
     assert!(refused.contains("cannot be opened"), "{refused}");
 }
 
-/// The known directory is known when it is back, whatever was in its place.
+/// The known directory is recognised when it is back, whatever was in its place.
 #[actix::test]
 async fn the_known_directory_is_taken_at_once() {
     let site = replaced().await;
@@ -76,7 +77,7 @@ async fn the_known_directory_is_taken_at_once() {
 async fn a_copy_of_the_directory_is_known() {
     let site = replaced().await;
     let began = Instant::now();
-    // Not what was read, though it has its name.
+    // Not what was read, though it has the same name.
     site.write("f.1.txt", "ALPHA 1\n");
     sleep(MINUTE / 2).await;
     assert_eq!(site.calls("lost no"), 1, "at the start");
@@ -86,8 +87,8 @@ async fn a_copy_of_the_directory_is_known() {
     assert_eq!(site.calls("delete"), 0);
 }
 
-/// A start on another directory than the known one: nothing is withdrawn before it is accepted, which a
-/// setting can do as well. Without lists in the store there is nothing to lose.
+/// A start on a directory other than the known one: nothing is withdrawn before it is accepted, which a setting can do,
+/// too. Without lists in the store there is nothing to lose.
 #[actix::test]
 async fn a_start_on_another_directory() {
     tokio::time::pause();

@@ -8,8 +8,8 @@ use super::{CatchUpBarrier, Site, filetime_back, real};
 use crate::file_watcher::CaughtUp;
 use crate::testing::{MockStore, Trouble, until};
 
-/// A store that is full is waited for, which is no failure of the tail. Those who look are told at once that there is more; when it is
-/// not full any longer, all of it is there.
+/// A tail waits for a store that is full, which does not count as its failure. Looks are answered at once that there is
+/// more; when the store has room again, all of it is stored.
 #[actix::test]
 async fn a_look_does_not_wait_for_a_full_store() {
     tokio::time::pause();
@@ -30,7 +30,7 @@ async fn a_look_does_not_wait_for_a_full_store() {
     assert_eq!(site.watcher.send(CatchUpBarrier).await.unwrap(), CaughtUp::All);
 }
 
-/// Faulty lines take memory, too: a file that has nothing else is stored in several portions.
+/// Faulty lines take memory, too: a file of nothing else is stored in several portions.
 #[actix::test]
 async fn a_file_of_faulty_lines_is_not_gathered_whole() {
     let site = Site::new(MockStore::default(), real());

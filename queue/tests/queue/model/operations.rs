@@ -1,4 +1,4 @@
-//! What each operation does to the model, and what it is answered.
+//! What each operation does to the model, and its answer.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use shiftboss_queue::record::LastRun;
 use super::{AHEAD, MAX_EXPIRED, MAX_SINGLES, Model, Out, Task};
 
 impl Model {
-    /// Carries an operation out, and says what it is answered.
+    /// Carries an operation out, and returns its answer.
     pub fn perform(&mut self, op: &Operation) -> String {
         let answer = self.on_attempt(op).or_else(|| self.on_list(op));
         let answer = answer.unwrap_or_else(|| self.on_key(op));
@@ -78,7 +78,7 @@ impl Model {
         attempt
     }
 
-    /// A classic worker's end: of what is out, or late, or a last word about what ended.
+    /// A classic worker's report of an end: of the job that is out, or late, or a correction of an earlier end.
     fn complete(&mut self, key: &str, code: i64) {
         if let Some(out) = self.take(|out| out.key == key) {
             self.end(out, code);
@@ -91,7 +91,7 @@ impl Model {
         }
     }
 
-    /// The end of a key's last run counts as this one.
+    /// The end of a key's last run is counted with this code instead.
     fn count_anew(&mut self, key: &str, finished: i64, code: i64) {
         if let Some((_, Some(before), was)) = self.last.get(key) {
             *self.minutes.entry((before.div_euclid(60), was.unwrap())).or_default() -= 1;
@@ -118,7 +118,7 @@ impl Model {
         is_late.then(|| out.clone())
     }
 
-    /// Its key was not handed out since, but for hand-outs that never arrived, and its task waits.
+    /// Its key was not handed out since, except for hand-outs that never arrived, and its task waits.
     fn counts_late(&self, out: &Out) -> bool {
         let since = self.ends.iter().any(|(attempt, (how, it))| {
             it.key == out.key && *attempt > out.attempt && *how != "undone"
@@ -236,7 +236,7 @@ impl Model {
                         self.bumps.insert(key.to_owned(), self.lanes);
                         return format!("behind {}", self.bumps.len() - 1);
                     };
-                    // Those that may go.
+                    // Keys that may go.
                     let order = self.order();
                     let before = self.bumps.iter().filter(|it| *it.1 < at && order.contains(it.0));
                     format!("behind {}", before.count())
@@ -262,7 +262,7 @@ impl Model {
         }
     }
 
-    /// The clock was set by so many seconds.
+    /// The clock was set by `by` seconds.
     pub fn follow_clock(&mut self, by: i64) {
         let holds = self.holds.values_mut().flatten();
         let failures = self.failures.values_mut().filter_map(|it| it.1.as_mut());
@@ -273,7 +273,7 @@ impl Model {
         self.look();
     }
 
-    /// Somebody wrote into the log.
+    /// The log was edited.
     pub fn edit_log(&mut self, key: &str, last: LastRun) -> String {
         let now = (last.started, last.finished, last.exit_code);
         if let Some(finished) = last.finished.filter(|_| self.last.contains_key(key)) {
@@ -300,7 +300,7 @@ impl Model {
             return;
         }
         self.since.entry(key.to_owned()).or_insert(since);
-        // Of a line that went and comes again nothing is known, though a job of it is out.
+        // Nothing is known of a line that was removed and comes again, even if a job of it is out.
         let is_of_it = |it: &&mut Out| (it.fetcher, it.run, &*it.key) == (fetcher, run, key);
         self.out.iter_mut().filter(is_of_it).for_each(|it| it.again = false);
         let (key, payload) = (key.to_owned(), payload.to_owned());

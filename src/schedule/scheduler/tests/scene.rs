@@ -1,4 +1,4 @@
-//! A schedule with runs that take a time, under a paused clock.
+//! A schedule with runs that take some time, under a paused clock.
 
 use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use crate::schedule::scheduler::*;
 
 pub const SECOND: Duration = Duration::from_secs(1);
 
-/// What a test knows of the runs it has had.
+/// What a test knows of past runs.
 #[derive(Default)]
 pub struct Seen {
     /// When each began, and for which paths.
@@ -131,7 +131,7 @@ impl Scene {
         self.heard().await;
     }
 
-    /// What was sent has been taken in, and no time has passed.
+    /// Lets what was sent be handled, without time passing.
     async fn heard(&self) {
         while !self.script.is_heard() {
             tokio::task::yield_now().await;

@@ -1,5 +1,5 @@
-//! What goes wrong with trees and watches; what cannot be had from a real kernel is injected at the
-//! call that adds a watch.
+//! Faults of trees and watches; those that a real kernel does not produce on demand are injected at the call that adds
+//! a watch.
 
 use std::fs;
 
@@ -9,7 +9,7 @@ use super::{Place, assert_watches_all};
 use crate::schedule::tree_watch::*;
 use crate::schedule::watch::kernel;
 
-/// Spec 2.5: where events were lost all is looked at again, and it counts as a change.
+/// Spec 2.5: if events were lost everything is looked at again, and that counts as a change.
 #[test]
 fn an_overflow_is_a_change() {
     let place = Place::new();
@@ -32,7 +32,7 @@ fn an_overflow_is_a_change() {
     assert_eq!(place.turn(&mut watch), ["a/c/d/f"]);
 }
 
-/// The kernel as it would be with so many watches.
+/// A kernel with only this number of watches.
 fn few(mut left: usize) -> AddWatch {
     Box::new(move |watches, path, mask| {
         left = left.checked_sub(1).ok_or(Errno::NOSPC)?;
@@ -86,7 +86,7 @@ fn a_directory_with_two_places() {
     assert!(!watch.is_pressed && turn.is_empty(), "{:?}", turn);
 }
 
-/// A root that goes away is told, whichever way it goes; one that is none is refused.
+/// A root that goes away is reported, whichever way it goes; a root that is not a directory is refused.
 #[test]
 fn a_root_goes_away() {
     let place = Place::new();

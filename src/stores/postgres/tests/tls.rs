@@ -1,4 +1,4 @@
-//! TLS to a server that has it: what each `sslmode` accepts, and how a refusal is told.
+//! TLS to a server that has it: what each `sslmode` accepts, and how a refusal is reported.
 
 use std::fs;
 use std::net::TcpListener;
@@ -36,7 +36,7 @@ fn wait_for<T>(asked: impl Future<Output = T>) -> T {
 const GLANCE: Duration = Duration::from_millis(20);
 const IS_SECURE: &str = "SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()";
 
-/// Gives the server a certificate for the host `localhost`, which nobody signed but itself. Debian's server comes with openssl.
+/// Gives the server a self-signed certificate for the host `localhost`. Debian's server comes with openssl.
 fn certify(home: &Path) {
     let (owner, [key, certificate]) =
         (fs::metadata(home).unwrap(), ["key.pem", "cert.pem"].map(|name| home.join(name)));

@@ -1,4 +1,4 @@
-//! Whether the store tells that somebody else wrote.
+//! Whether the store notices that another process wrote.
 
 use std::future::poll_fn;
 use std::time::Duration;
@@ -9,13 +9,13 @@ use tokio::time::timeout;
 
 use super::support::{FAIR, Site, key, run};
 
-/// Whether a change is told within a second.
+/// Whether a change is reported within a second.
 async fn changes(site: &mut Site) -> bool {
     let told = poll_fn(|task| site.store.poll_changed(task));
     timeout(Duration::from_secs(1), told).await.is_ok()
 }
 
-/// Each edit by somebody else is told once, what the daemon does itself is not.
+/// Each edit by others is reported once, the daemon's own changes are not.
 #[tokio::test(start_paused = true)]
 async fn edits_by_others_are_told() {
     let mut site = Site::new(FAIR);
@@ -29,7 +29,7 @@ async fn edits_by_others_are_told() {
         site.edit("INSERT OR REPLACE INTO log VALUES ('b', 1, 1, 0)");
         assert!(changes(&mut site).await && !changes(&mut site).await);
         site.edit("UPDATE log SET exit_code = 1 WHERE attr_path = 'b'");
-        // It meets them in a transaction of its own first.
+        // It first sees them in a transaction of its own.
         assert_eq!(site.next(now), None);
         assert!(changes(&mut site).await && !changes(&mut site).await);
     }

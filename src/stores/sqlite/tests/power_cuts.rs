@@ -1,5 +1,5 @@
-//! Power cuts at random moments of random histories: all that was acknowledged is there, the file is sound, and of what was
-//! under way there is all or nothing.
+//! Power cuts at random moments of random histories: everything acknowledged is there, the file is sound, and a batch
+//! under way is there as a whole or not at all.
 
 mod recorder;
 
@@ -19,7 +19,7 @@ const CUTS: usize = 10;
 const HALF_DAY: i64 = 43_200;
 const KEYS: [&str; 6] = ["alpha", "bravo", "charlie", "delta", "echo", "é"];
 
-/// So many histories as the environment's SHIFTBOSS_POWER_CUTS says (`make soak`), or few.
+/// The number of histories is in the environment's SHIFTBOSS_POWER_CUTS (`make soak`); else there are few.
 fn seeds(few: u64) -> std::ops::Range<u64> {
     let asked = std::env::var("SHIFTBOSS_POWER_CUTS").ok();
     0..asked.map_or(few, |text| text.parse().expect("SHIFTBOSS_POWER_CUTS is a number"))
@@ -42,7 +42,7 @@ impl Dice {
     }
 }
 
-/// All of the queue that a reply may have told of.
+/// Everything in the queue that a reply may have acknowledged.
 const TOLD: [&str; 8] = [
     "SELECT * FROM fetchers",
     "SELECT * FROM fetcher_runs",
@@ -67,7 +67,7 @@ struct Recorded {
     site: Site,
     dice: Dice,
     now: i64,
-    /// Leased attempts, whatever became of them.
+    /// Leased attempts, however they ended.
     leased: Vec<Attempt>,
     /// After each transaction: how much was recorded by then, and the state.
     acknowledged: Vec<(usize, Vec<String>)>,
@@ -81,7 +81,8 @@ impl Recorded {
         let site = Site::opened(directory, &durable(durability));
         recorder::start(site.directory.path());
         let acknowledged = vec![(0, state(&site))];
-        // So long ago that nothing of it is in the future when a copy is opened, and so lately that no hour is too old.
+        // Long enough ago that nothing is in the future when a copy is opened, and recent enough that no hour is too
+        // old.
         let now = SystemClock.now() - (STEPS as i64 + 1) * HALF_DAY;
         Self { site, dice: Dice(seed), now, leased: Vec::new(), acknowledged }
     }
@@ -157,7 +158,7 @@ fn losses(seed: u64, durability: Durability) -> usize {
     losses
 }
 
-/// `--durability power`: all that was acknowledged is there.
+/// `--durability power`: everything acknowledged is there.
 #[test]
 fn a_power_cut_loses_nothing_that_was_acknowledged() {
     for seed in seeds(12) {

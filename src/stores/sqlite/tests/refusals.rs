@@ -1,4 +1,4 @@
-//! What is refused when a database is opened (spec 6): with a reason, and untouched.
+//! Files that are refused when a database is opened (spec 6): with a reason, and untouched.
 
 use std::fs;
 use std::path::Path;
@@ -63,9 +63,10 @@ const FOREIGN: [&str; 3] = [
 /// Makes what is in a database's place.
 type Make = Box<dyn FnOnce(&Path)>;
 
-/// An emptied file is not taken for a new one. Some other file, also one that is too short for a header, and a directory. A pipe, at whose other end
-/// nobody is: it is not waited for. A newer version than this program knows. A file that was cut off, at a page's end and anywhere. A first page of rubbish behind a good header. Another
-/// program's database.
+/// An emptied file is not taken for a new one. Some other file, also one that is too short for a header, and a
+/// directory. A pipe without another end: opening does not wait for it. A newer version than this program knows. A file
+/// that was cut off, at a page's end and anywhere. A first page of rubbish behind a good header. Another program's
+/// database.
 #[test]
 fn what_is_no_database_of_ours() {
     use ExitCode::{BadData, Configuration};
@@ -96,7 +97,7 @@ fn what_is_no_database_of_ours() {
     }
 }
 
-/// A link to nothing is told as that, and nothing is made.
+/// A link to nothing is reported as that, and nothing is made.
 #[test]
 fn a_link_to_nowhere() {
     let directory = tempfile::tempdir().unwrap();
@@ -127,7 +128,7 @@ fn a_link_to_a_database_with_a_log() {
     assert_eq!(ask(&mut store, 0, Runs).unwrap()[0].rows, 2000);
 }
 
-/// The background check finds what opening does not, and says nothing of a sound database.
+/// The background check finds what opening does not, and accepts a sound database.
 #[test]
 fn a_corrupt_page_is_found_by_the_check() {
     let directory = tempfile::tempdir().unwrap();
@@ -141,7 +142,7 @@ fn a_corrupt_page_is_found_by_the_check() {
     assert!(crate::stores::sqlite::quick_check(&path).is_err());
 }
 
-/// A new database is whole or not there, and nothing is left beside it.
+/// A new database is complete or not there, and nothing is left beside it.
 #[test]
 fn a_new_database_leaves_nothing_beside_it() {
     let directory = tempfile::tempdir().unwrap();

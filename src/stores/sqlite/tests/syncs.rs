@@ -1,11 +1,11 @@
-//! What is on the disk when it is answered.
+//! What is on the disk when a request is answered.
 
 use shiftboss_protocol::model::Row;
 use shiftboss_queue::operation::{AddTask, Added};
 
 use super::support::{FAIR, Site, key};
 
-/// Who adds a task once forgets it when that is answered: the commit is synced also where others are not.
+/// A client that adds a task forgets it when that is answered: so the commit is synced even if others are not.
 #[test]
 fn adding_once_is_synced_whatever_the_durability() {
     let mut site = Site::new(FAIR);

@@ -1,6 +1,6 @@
-//! What a batch reads: with its begin, ahead, all that it is going to ask for; later what it asks for beside.
+//! What a batch reads: with its begin, ahead of time, everything that it will ask for; later whatever else it asks for.
 //!
-//! Used by the port alone. Which key is handed out is the engine's to decide.
+//! Used by the port alone. The engine decides which key is handed out.
 
 use std::collections::HashMap;
 
@@ -22,13 +22,13 @@ pub(super) struct Ahead {
     pub(super) names: Option<(Vec<Name>, Vec<Found>)>,
     /// The first ones of the order and of the lane.
     pub(super) next: Vec<(From, Vec<Found>)>,
-    /// As many as these were asked for.
+    /// How many of them were asked for.
     pub(super) count: usize,
     pub(super) payloads: HashMap<(KeyId, Task), Payload>,
 }
 
 impl Ahead {
-    /// All that a batch says it is going to ask for.
+    /// The query for everything that a batch says it will ask for.
     pub(super) fn ask(outset: &Outset, front: At) -> Option<Ask> {
         let count = i64::try_from(outset.next).unwrap_or(i64::MAX);
         let look = |from: &From| load::next(*from, None, front, &Scope::All, count, false);
@@ -37,7 +37,7 @@ impl Ahead {
         (!asks.is_empty()).then(|| union(asks))
     }
 
-    /// What was found for it.
+    /// Reads the answer to that.
     pub(super) fn of(outset: &Outset, rows: Vec<Row>) -> StoreResult<Self> {
         let names = outset.names.clone();
         let mut it = Self { count: outset.next, ..Self::default() };
@@ -80,11 +80,12 @@ impl Known {
     }
 }
 
-/// A batch steps over so many times the keys that one of a file does: its round trips and its commit cost as much as thousands of them.
+/// A batch steps over this many times as many keys as one of a file: its round trips and its commit cost as much as
+/// thousands of keys.
 const STEPS: usize = 4;
 
 impl PostgresRecords {
-    /// Those of whole records; one that is not is read again, now that it is locked.
+    /// Returns the records; one that is not whole is read again, now that it is locked.
     async fn whole(&mut self, found: Vec<Found>) -> StoreResult<Vec<Stored>> {
         let torn = found.iter().filter(|it| !it.is_whole).map(|it| it.stored.id.0);
         let torn: Vec<i64> = torn.collect();
@@ -155,8 +156,9 @@ impl PostgresRecords {
                 (all, last) = (Vec::new(), None);
                 continue;
             }
-            // What an administrator has locked, or another daemon that may not keep it, is no reason to say that there is no work. Who has
-            // such a key waits for no other, so that no two wait for each other.
+            // If an administrator, or a daemon that may roll back, has locked keys, that is no reason to answer that
+            // there is no work. A batch that holds free keys does not wait for others, so that no two wait for each
+            // other.
             if from == From::Order && all.is_empty() && !waits && !self.has_next {
                 waits = self.is_any(behind).await?;
                 if waits {
@@ -170,7 +172,7 @@ impl PostgresRecords {
         }
     }
 
-    /// Those that have a task for the scope; one that is not whole was taken by another daemon just now.
+    /// Keys with a task in the scope; one that is not whole has just been taken by another daemon.
     fn usable(&mut self, found: Vec<Found>, from: From, scope: &Scope) -> Vec<Stored> {
         let mut usable = Vec::with_capacity(found.len());
         for it in found.into_iter().filter(|it| it.is_whole) {
@@ -191,8 +193,9 @@ impl PostgresRecords {
         usable
     }
 
-    /// Goes over keys in front that have nothing but rows of lists that go; whether there may be more of them. Each daemon does so by
-    /// itself, and none knows how far the others are: so not before a list goes.
+    /// Searches the front keys that have only rows of lists under deletion; returns whether there may be more of them.
+    /// Each daemon does this by itself, without knowing how far the others are: so this is not done before a list is
+    /// marked.
     pub(super) async fn leaving_now(&mut self, count: usize) -> StoreResult<bool> {
         let count = i64::try_from(count.saturating_mul(STEPS)).unwrap_or(i64::MAX);
         let rows = self.ask_one(load::leaving(self.front.first(), count)).await?;
@@ -206,7 +209,7 @@ impl PostgresRecords {
         Ok(is_farther && is_more)
     }
 
-    /// Whether there is any key in order behind that one, locked or not.
+    /// Whether there is any key in the order after this one, locked or not.
     async fn is_any(&mut self, behind: Option<&Stored>) -> StoreResult<bool> {
         self.numbers.stale();
         Ok(!self.ask_one(load::any(behind)).await?.is_empty())

@@ -1,5 +1,5 @@
-//! Queues that move: the queue's random histories, over a store that is in a file, on a server and in a file again, in turn. Wherever
-//! it moves, between whatever steps, all is as it was, and goes on.
+//! Queues that move: the queue's random histories, over a store that is in a file, on a server and in a file again, in
+//! turn. Wherever it moves, between whatever steps, everything is as before, and goes on.
 #![allow(clippy::unwrap_used)]
 
 #[allow(dead_code, unused_imports)]

@@ -18,7 +18,7 @@ use crate::subject::{self, connect};
 use crate::words::{holder, ready};
 
 proptest! {
-    /// Two daemons that are asked in turn answer as one does.
+    /// Two daemons that take turns answer as one does.
     #[test]
     fn two_daemons_are_the_models(history in history()) {
         let schema = subject::schema();
@@ -28,7 +28,7 @@ proptest! {
 
 const NOW: i64 = 1_700_000_000_000;
 
-/// A relay is one relay, whichever daemon hears it: what it says again to another one is answered as the first time.
+/// A relay is one relay, whichever daemon hears it: if it repeats a batch to another daemon, it gets the first answer.
 #[test]
 fn a_relay_is_known_to_all() {
     let schema = subject::schema();
@@ -93,7 +93,8 @@ const KEYS: usize = 800;
 /// Lines that are loaded at once.
 const STEP: usize = 10;
 
-/// Daemons that work at once: no key is out twice, attempts of a key ascend, each line is done once, and sums are true.
+/// Daemons that work at the same time: no key is out twice, attempts of a key ascend, each line is done once, and sums
+/// are right.
 #[test]
 fn daemons_at_once() {
     let (schema, ledger) = (subject::schema(), Mutex::new(Ledger::default()));
@@ -111,7 +112,7 @@ fn daemons_at_once() {
     assert_eq!(counts[&(1, 1)][..3], [KEYS as i64, 0, 0]);
 }
 
-/// Loads its part of the list, and works till all is done: some jobs are given back.
+/// Loads its part of the list, and works until everything is done: some jobs are given back.
 fn work(daemon: usize, schema: &str, ledger: &Mutex<Ledger>) {
     let mut engine = Engine::new(subject::store(schema, daemon as i64), Settings::default());
     let mut loads = (0..KEYS / (DAEMONS * STEP)).map(|step| (step * DAEMONS + daemon) * STEP);
@@ -151,7 +152,7 @@ fn work(daemon: usize, schema: &str, ledger: &Mutex<Ledger>) {
     }
 }
 
-/// What another daemon wrote to a key while its lock was waited for is seen, in other tables, too.
+/// Changes by another daemon to a key while we waited for its lock are seen, in other tables, too.
 #[test]
 fn a_record_that_changes_while_its_lock_is_waited_for() {
     let schema = subject::schema();
@@ -180,7 +181,7 @@ fn a_record_that_changes_while_its_lock_is_waited_for() {
     assert_eq!(again.len(), 1, "the row of the second run waits");
 }
 
-/// Sums of lists that went while jobs of theirs were out do not stay: the next list that goes takes them along.
+/// Sums of lists that were deleted while their jobs were out do not stay: the next deletion removes them.
 #[test]
 fn sums_of_lists_that_are_gone_go() {
     let schema = subject::schema();
@@ -199,7 +200,7 @@ fn sums_of_lists_that_are_gone_go() {
     assert!(left.len() <= 1, "{left:?}");
 }
 
-/// A batch asks the server twice: for what it needs, and to keep what came of it.
+/// A batch takes two round trips: for what it needs, and to store its results.
 #[test]
 fn a_batch_is_two_round_trips() {
     let mut engine = Engine::new(subject::new(), Settings::default());
@@ -216,14 +217,14 @@ fn a_batch_is_two_round_trips() {
     let ends = out.iter().map(|it| CompleteAttempt { attempt: it.0, exit_code: 0 }.into());
     let (count, out) = trips(ends.chain((0..16).map(|_| dispatch())).collect());
     assert_eq!((count, out.len()), (2, 16));
-    // A look at what is due costs its own questions beside the others' work, and makes none of that be looked up anew.
+    // A look at what is due costs only its own questions, and does not make others' work be looked up again.
     let ends = out.iter().map(|it| CompleteAttempt { attempt: it.0, exit_code: 0 }.into());
     let looks = ends.chain([NextHoldEnd.into()]).chain((0..16).map(|_| dispatch())).collect();
     let (count, out) = trips(looks);
     assert!(count <= 6 && out.len() == 16, "{count} round trips, {} jobs", out.len());
 }
 
-/// Nor does a step of a deletion ask for each key.
+/// A step of a deletion does not ask for each key either.
 #[test]
 fn a_step_of_a_deletion_asks_once() {
     let mut engine = Engine::new(subject::new(), Settings::default());
@@ -234,7 +235,7 @@ fn a_step_of_a_deletion_asks_once() {
     assert_eq!(engine.store().round_trips() - before, 3);
 }
 
-/// A daemon that stands still in the middle of a batch is put out of it, and others go on.
+/// A daemon that hangs in the middle of a batch is disconnected, and others go on.
 #[test]
 fn a_daemon_that_stands_still() {
     let schema = subject::schema();
@@ -246,7 +247,7 @@ fn a_daemon_that_stands_still() {
     assert!(matches!(ready(still.commit()), Err(StoreError::Busy(_))));
 }
 
-/// With the server's clock the caller's counts for nothing.
+/// With the server's clock, the caller's does not count.
 #[test]
 fn time_is_the_servers() {
     let schema = subject::schema();
@@ -263,7 +264,7 @@ fn next(engine: &mut Engine<subject::Store>) -> Option<Job> {
     jobs(ready(engine.apply(NOW, vec![dispatch()])).unwrap()).pop()
 }
 
-/// While somebody has a snapshot open, what was handed out since is not gone over again and again.
+/// While a snapshot is open, keys handed out since are not passed over again and again.
 #[test]
 fn a_snapshot_makes_jobs_no_slower() {
     const JOBS: usize = 500;
@@ -287,8 +288,8 @@ fn a_snapshot_makes_jobs_no_slower() {
     assert!(read > 0 && read < 20 * JOBS as i64, "{read} places were read for {JOBS} jobs");
 }
 
-/// What becomes ready before what was handed out is next, whoever made it so; and what somebody had locked meanwhile is not
-/// forgotten when there is nothing else.
+/// A key that becomes ready before those handed out is next, whichever daemon made it so; and keys that were locked
+/// meanwhile are not forgotten when there is nothing else.
 #[test]
 fn what_lies_before_the_last_job_is_found() {
     let schema = subject::schema();

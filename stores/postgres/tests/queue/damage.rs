@@ -1,4 +1,4 @@
-//! What somebody did to the tables of a server by hand: no sum is too large.
+//! Edits of a server's tables by hand: no sum is too large.
 
 use shiftboss_queue::context::Settings;
 use shiftboss_queue::reader::Reader;
@@ -38,7 +38,7 @@ fn numbers_are_as_large_as_they_can_be() {
     alike::told(&subject::reader(script.store()), NOW);
 }
 
-/// A value of another kind is no lost connection, which would be waited for.
+/// A value of another type is not treated as a lost connection, for which we would wait.
 #[test]
 #[should_panic(expected = "put it right, or restore a backup")]
 fn a_value_that_is_missing_is_damage() {

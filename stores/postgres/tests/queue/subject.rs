@@ -1,4 +1,5 @@
-//! The store that the tests here are about: PostgreSQL, each in a schema of its own on the server that `make test-postgres` started.
+//! The store that these tests run on: PostgreSQL, each in a schema of its own on the server that `make test-postgres`
+//! has started.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -38,10 +39,10 @@ pub async fn connect() -> Client {
     client
 }
 
-/// Schemas that a thread has at a time: a test compares two stores at most.
+/// Schemas that a thread uses at a time: a test compares at most two stores.
 const SCHEMAS: usize = 2;
 
-/// The name of a schema that nobody has; an earlier one of this thread goes.
+/// The name of an unused schema; drops an earlier one of this thread.
 pub fn schema() -> String {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     thread_local! {
@@ -83,7 +84,7 @@ pub fn new() -> Store {
     store(&schema(), 1)
 }
 
-/// Who is asked about a queue, as it is at a moment.
+/// A reader of a queue, as of one moment.
 pub struct Looking(pub Mutex<Moment>);
 
 pub fn reader(store: &Store) -> Looking {
@@ -110,7 +111,7 @@ impl Opens for Looking {
     }
 }
 
-/// No attempt that ended is kept any longer.
+/// Deletes all ended attempts.
 pub fn forget_ends(store: &mut Store) {
     query(store, "DELETE FROM attempts");
 }
@@ -119,7 +120,7 @@ fn query(store: &Store, sql: &str) -> Vec<Row> {
     wait(store.client().query(sql, &[])).unwrap()
 }
 
-/// From now on commits fail of batches that change keys, runs or documents, or the end of that.
+/// From now on commits of batches that change keys, runs or documents fail, or no longer do.
 pub fn refuse(store: &Store, refuse: bool) -> bool {
     let on = |table| {
         format!(
@@ -169,7 +170,7 @@ pub fn minutes(store: &Store) -> BTreeMap<(i64, i64), i64> {
     minutes
 }
 
-/// So many keys have a turn.
+/// The number of keys that have a turn.
 pub fn ready(store: &Store) -> usize {
     query(store, "SELECT FROM keys WHERE turn IS NOT NULL").len()
 }

@@ -1,4 +1,4 @@
-//! What is found in a queue in a file, one statement each: along an index, up to its count.
+//! The read-only port for a queue in a file, one statement each: along an index, up to its count.
 
 use std::fs::metadata;
 use std::time::UNIX_EPOCH;
@@ -20,7 +20,7 @@ use crate::load::{self, Loader, ends};
 use crate::snapshot::{Moment, beside};
 use crate::{code, documents};
 
-/// At most ?3 keys behind the number ?1 and the id ?2.
+/// At most ?3 keys after the number ?1 and the id ?2.
 fn statement(along: Along) -> &'static str {
     match along {
         Along::Order => load::TURNS,
@@ -70,7 +70,7 @@ const KNOWN: &str = "SELECT key, started, exit_code FROM keys
 pub(super) const LISTED: &str = "SELECT key FROM rows UNION SELECT key FROM tasks
     WHERE status IN ('waiting', 'in_flight', 'failed', 'dead_letter')";
 const LAST_ID: &str = "SELECT coalesce(max(id), 0) FROM keys";
-/// The first key at a chance place of the ?2 from ?1 on, or behind it.
+/// The first key at or after a random id among the ?2 ids from ?1 on.
 const AT_CHANCE: &str =
     "SELECT id FROM keys WHERE id >= (SELECT ?1 + abs(random() % ?2)) ORDER BY id LIMIT 1";
 
@@ -79,7 +79,7 @@ const SINGLES_OF: &str =
 const SINGLES: &str = "SELECT number, key FROM tasks
     WHERE status = ?1 AND status IN ('failed', 'dead_letter') AND number > ?2 ORDER BY number LIMIT ?3";
 
-/// Behind ?1 and before ?2, with one of the outcomes ?3, of the fetcher ?4, ended since ?5.
+/// After ?1 and before ?2, with one of the outcomes ?3, of the fetcher ?4, ended since ?5.
 const BACK: &str = ends!(
     "WHERE ended > ?1 AND ended < ?2 AND (?3 IS NULL OR outcome IN (SELECT value FROM json_each(?3)))
         AND (?4 IS NULL OR attempts.fetcher = ?4) AND ended_ms >= ?5 ORDER BY ended DESC LIMIT ?6"
@@ -117,7 +117,7 @@ const OF_FETCHERS: &str = hours!(
     SELECT kept.* FROM asked CROSS JOIN json_each(?5) AS wanted
     CROSS JOIN hours AS kept ON kept.hour = asked.hour AND kept.fetcher = wanted.value)"
 );
-/// An end that somebody wrote may count less than nothing: it was in no sum before.
+/// The count may be negative after an edit by hand, because an edited end may not have been in any sum.
 const MINUTES: &str = "SELECT minute, exit_code, jobs FROM minutes WHERE minute > ?1 AND jobs > 0";
 
 fn limit(count: usize) -> i64 {

@@ -1,6 +1,7 @@
-//! How a queue stands that the Python supervisor keeps, or kept last: the one question that can be asked before it is taken over.
+//! The status of a queue that the Python supervisor keeps, or kept last: the only question that can be asked before it
+//! is taken over.
 //!
-//! It keeps no counts, so rows are counted. What it does not know is left out.
+//! The supervisor keeps no counts, so rows are counted. What it does not know is left out.
 
 use rusqlite::{Connection, Result};
 use shiftboss_protocol::answers::{FetcherStatus, QueueStatus, Rows};

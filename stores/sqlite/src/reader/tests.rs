@@ -1,4 +1,4 @@
-//! That no question goes through a table, whatever is in it.
+//! No question scans a whole table, whatever is in it.
 
 use std::path::Path;
 
@@ -29,7 +29,7 @@ fn key(text: &str) -> Key {
     Key::new(text).unwrap()
 }
 
-/// A queue in which there is something of everything.
+/// A queue that has something of everything.
 fn engine(path: &Path) -> Engine<SqliteRecords> {
     let store = SqliteRecords::new(Connection::open(path).unwrap()).unwrap();
     let mut engine = Engine::new(store, Settings { max_expired_leases: 1, ..Settings::default() });
@@ -104,11 +104,11 @@ fn ask_everything(path: &Path) {
     at_once(moment.sample(9)).unwrap().unwrap();
 }
 
-/// Tables that may be large. Of sums by hour and minute those of a time are gone through.
+/// Tables that may be large. Sums by hour and minute are scanned for a period.
 const LARGE: [&str; 7] = ["keys", "rows", "extras", "tasks", "attempts", "hours", "minutes"];
 
-/// Each statement goes along an index or a primary key, and sorts nothing: only sums of groups are put in order, and what is asked for
-/// few alone.
+/// Each statement goes along an index or a primary key, and sorts nothing, except sums of groups, and results that are
+/// always few.
 #[test]
 fn no_question_goes_through_a_table() {
     let directory = tempfile::tempdir().unwrap();

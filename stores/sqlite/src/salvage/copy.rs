@@ -1,4 +1,4 @@
-//! One table of a damaged database, on its way into a new one: by ranges of ids, over what cannot be read.
+//! Copies one table of a damaged database into a new one: by ranges of ids, skipping what cannot be read.
 
 use rusqlite::types::ToSqlOutput;
 use rusqlite::{Connection, ErrorCode, Result, Statement};
@@ -6,8 +6,8 @@ use shiftboss_queue::tables::listed;
 
 use crate::tables::{columns_of, insert};
 
-/// So often a range that cannot be read from either end is halved, without anything in it being read. What lies between two damaged
-/// places is found if it is no smaller than this part of what lies between them that cannot be read.
+/// How often a range that cannot be read from either end is halved without anything in it being readable. Readable rows
+/// between two damaged places are found unless they are a smaller part of the range than that.
 const HALVED_MAX: u32 = 10;
 
 pub(super) struct Copy<'a> {
@@ -16,17 +16,17 @@ pub(super) struct Copy<'a> {
     insert: Statement<'a>,
     /// Where the id is in a row; `None`: it has none, and is read from both ends only.
     id_at: Option<usize>,
-    /// Ranges that could not be read, and rows that are none of the table's.
+    /// Ranges that could not be read, and rows that do not belong to the table.
     ranges: u64,
-    /// The end of the last one.
+    /// The end of the last such range.
     lost_to: Option<i64>,
 }
 
 /// Where reading ended.
 struct Stop {
-    /// There are no more; else the next one cannot be read.
+    /// True: there are no more rows; false: the next one cannot be read.
     is_end: bool,
-    /// The last two ids, the later one first: a damaged page may name any id as its last one.
+    /// The last two ids, the later one first: the last id of a damaged page may be any number.
     last: [Option<i64>; 2],
 }
 
@@ -60,16 +60,16 @@ impl<'a> Copy<'a> {
         }))
     }
 
-    /// Copies all that can be read; in so many places something could not.
+    /// Copies all that can be read; returns in how many places something could not.
     pub(super) fn run(mut self) -> Result<u64> {
         self.copy(i64::MIN, i64::MAX, HALVED_MAX)?;
         Ok(self.ranges)
     }
 
-    /// Copies a range from both ends; what is between them, in halves.
+    /// Copies a range from both ends, and what is between them in halves.
     fn copy(&mut self, low: i64, high: i64, halves: u32) -> Result<()> {
         let below = self.scan(true, low, high)?;
-        // In a smaller range a damaged row that names a wild id looks like the end.
+        // In a smaller range, a damaged row with a random id looks like the end.
         if below.is_end && high == i64::MAX {
             return Ok(());
         }

@@ -1,5 +1,5 @@
-//! What was saved of a damaged database becomes a queue again: parts whose key is lost go, and what is derived (places, counts) is
-//! derived from the records that there are.
+//! Makes a queue again from what was saved of a damaged database: parts whose key is lost are deleted, and derived data
+//! (places, counts) is derived from the existing records.
 
 use std::sync::Arc;
 
@@ -18,9 +18,10 @@ use crate::soundness::NUMBERS;
 use crate::{documents, header};
 
 const WHOLE: &str = include_str!("whole.sql");
-/// Keys that are derived one after the other.
+/// Keys in one step of deriving.
 const STEP: i64 = 1_000;
-/// If the header is lost, numbers go on so far behind the highest ones that were found: others may have been lost, too.
+/// If the header is lost, numbers continue this far after the highest ones that were found, because higher ones may
+/// have been lost.
 const NUMBERS_LEFT_OUT: i64 = 1_000_000;
 
 pub(super) fn make_whole(connection: &Connection, now: Millis) -> Result<()> {
@@ -28,16 +29,16 @@ pub(super) fn make_whole(connection: &Connection, now: Millis) -> Result<()> {
     let daemon = documents::find(connection, DAEMON.name())?;
     let daemon = daemon.and_then(|text| Some(DAEMON.read("", &text)?.1));
     let settings = daemon.as_ref().map(Daemon::settings).unwrap_or_default();
-    // A daemon that has other rules derives places anew.
+    // A daemon with other rules derives places anew.
     let policy = daemon.map(|it| it.policy).unwrap_or_default();
     documents::write(connection, PLACES.name(), Some(&PLACES.text(&policy)))?;
-    // Whoever saves what is left of a queue that was moved wants to use it.
+    // If the queue was moved away, salvaging it means that it will be used here.
     for mark in [MOVED.name(), ARRIVING.name()] {
         documents::write(connection, mark, None)?;
     }
     let mut kept = header::load(connection)?;
     let context = kept.header.context(&Arc::new(settings), now);
-    // Saving changes neither: all keys have their ids, and nothing ended.
+    // Saving changes neither number: all keys have their ids, and nothing ended.
     let (mut ids, mut ends) = (kept.ids, kept.ends);
     let saver = Saver::new(connection, &mut ids, &mut ends);
     let (counts, last_bump) = Deriving { connection, saver, context }.run()?;
@@ -54,7 +55,7 @@ pub(super) fn make_whole(connection: &Connection, now: Millis) -> Result<()> {
         *number = (*number).max(connection.value::<i64>(sql, [])?.saturating_add(further));
     }
     kept.header.last_bump = kept.header.last_bump.max(last_bump);
-    // What was copied of it is written anew, whole.
+    // The copied parts are replaced by complete ones.
     connection.execute_batch("DELETE FROM names; DELETE FROM runs; DELETE FROM counts")?;
     header::save_all(connection, &kept)?;
     let armed = "UPDATE rows SET armed = last_attempt FROM header WHERE armed > last_attempt";
@@ -89,7 +90,7 @@ impl Deriving<'_> {
         }
     }
 
-    /// A record, with its place; one that cannot be read loses its extras, or goes.
+    /// A record, with its place; one that cannot be read loses its extras, or is deleted.
     fn one(&mut self, id: KeyId) -> Result<Option<Record>> {
         let mut loader = Loader::new(self.connection);
         if loader.by_id(id).is_err() {
@@ -101,7 +102,7 @@ impl Deriving<'_> {
             return Ok(None);
         };
         let mut record = stored.record.clone();
-        // Not tidied: what is said of tasks that are lost outlives them, for the lists bring those back.
+        // Not tidied: data of lost tasks is kept, because the lists bring these back.
         clocks::look(&mut record, &self.context);
         let place = record.place(&self.context);
         if (&record, place) != (&stored.record, stored.place) {

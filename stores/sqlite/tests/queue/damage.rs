@@ -1,4 +1,4 @@
-//! What somebody, or a disk, did to the file: one damaged value stops nothing else.
+//! Damage to the file by hand or by a disk: one damaged value does not stop anything else.
 
 use shiftboss_queue::context::Settings;
 use shiftboss_queue::documents::Daemon;
@@ -11,7 +11,7 @@ fn sql(script: &Script, sql: &str) {
     script.store().connection().execute_batch(sql).unwrap();
 }
 
-/// A payload that is no UTF-8 any more makes a dead letter of its task; the next key is handed out in the same batch.
+/// If a payload is no longer UTF-8 its task becomes a dead letter; the next key is handed out in the same batch.
 #[test]
 fn a_damaged_payload_is_set_aside() {
     let mut script = Script::new(Settings::default());
@@ -42,7 +42,7 @@ fn a_damaged_payload_is_set_aside() {
     );
 }
 
-/// Numbers that somebody wrote into the file overflow nothing.
+/// Numbers that were edited into the file do not cause overflows.
 #[test]
 fn numbers_without_a_next_one_are_refused() {
     let mut script = Script::new(Settings::default());
@@ -65,7 +65,7 @@ fn found(script: &Script) -> Vec<String> {
     look_through(script.store().connection()).damage
 }
 
-/// What is whole is found to be; a lost or edited row, and a table that is gone, are named.
+/// A sound database is recognised as sound; a lost or edited row, and a missing table, are named.
 #[test]
 fn what_is_wrong_is_named() {
     let filled = || {
@@ -103,7 +103,7 @@ fn what_is_wrong_is_named() {
     }
 }
 
-/// Whatever numbers somebody wrote, sums of them are as large as they can be.
+/// Sums of edited numbers are clamped.
 #[test]
 fn sums_are_as_large_as_they_can_be() {
     for extreme in [i64::MIN, i64::MAX] {
@@ -130,7 +130,7 @@ fn sums_are_as_large_as_they_can_be() {
     }
 }
 
-/// What no index leads to any more would wait for ever.
+/// A key that no index leads to any more would wait for ever.
 #[test]
 fn a_lost_place_is_found() {
     let found = |damage| {
@@ -147,7 +147,7 @@ fn a_lost_place_is_found() {
     assert_eq!(found("UPDATE extras SET due = NULL"), lost);
 }
 
-/// A key whose count says more than there is keeps nobody waiting.
+/// A key whose count is too high does not block workers.
 #[test]
 fn a_single_task_that_is_lost_stops_nothing() {
     let mut script = Script::new(Settings::default());
@@ -156,7 +156,7 @@ fn a_single_task_that_is_lost_stops_nothing() {
     script.run("restart\nready -> job 1 b p\nready -> nothing\nadd a=2\nready -> job 2 a 2");
 }
 
-/// A lease that no worker asked for is as long as one can be.
+/// A lease that is out of range counts as the longest possible one.
 #[test]
 fn a_lease_is_as_long_as_one_can_be() {
     for lease in [-1, 5_000_000_000_i64] {

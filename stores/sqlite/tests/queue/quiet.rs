@@ -1,4 +1,4 @@
-//! What changes nothing writes nothing, and needs no lock.
+//! Batches that change nothing write nothing, and need no lock.
 
 use rusqlite::Connection;
 use shiftboss_queue::context::Settings;
@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use crate::subject::Store;
 use crate::words::{NOW, Script, ready};
 
-/// A queue in a file, and somebody else who has it open.
+/// A queue in a file, and another connection to it.
 fn queue() -> (Script, Connection, TempDir) {
     let directory = tempfile::tempdir().unwrap();
     let open = || {
@@ -84,8 +84,8 @@ fn a_batch_that_changes_nothing_writes_nothing() {
     assert_ne!(version(), before);
 }
 
-/// Very much that somebody edited at once keeps nobody waiting until all of it is carried out, and comes after nothing that
-/// happened since: nothing is handed out meanwhile, and what is asked about a key sees what was written of it.
+/// Very many edits at once do not make requests wait until all are carried out, and yet no later event overtakes them:
+/// nothing is handed out meanwhile, and a request about a key sees the key's edits.
 #[test]
 fn many_edits_keep_nobody_waiting() {
     let (mut script, other, _directory) = queue();

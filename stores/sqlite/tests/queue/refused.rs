@@ -1,4 +1,4 @@
-//! What cannot be looked at: another program's files, and a queue that is too large for the time that there is.
+//! Files that cannot be read: another program's, and a queue that is too large for the available time.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ fn list(keys: &str) -> Script {
     script
 }
 
-/// What is no queue of ours is told by kind.
+/// The error says what kind of file it is, if it is not a queue of ours.
 #[test]
 fn what_cannot_be_looked_at() {
     let directory = tempfile::tempdir().unwrap();

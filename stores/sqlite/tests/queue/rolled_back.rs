@@ -1,4 +1,4 @@
-//! A batch that fails half-way: what is remembered of the store from batch to batch is what the store has.
+//! A batch that fails half-way: what is cached of the store from batch to batch still equals the store.
 
 use shiftboss_protocol::model::Attempt;
 use shiftboss_queue::operation::{
@@ -42,7 +42,7 @@ fn what_failed_has_not_happened() {
     assert_eq!(queue.ask(Leases), Ok(vec![(attempt, 60)]));
 }
 
-/// Nor has it for what is remembered of the jobs that are out: this one fails when its records are written already.
+/// The same for the cached jobs that are out: this batch fails when its records are already written.
 #[test]
 fn a_job_of_a_batch_that_failed_is_not_out() {
     let mut queue = Asked::with(&["alpha"]);

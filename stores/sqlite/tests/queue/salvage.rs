@@ -1,4 +1,4 @@
-//! A damaged file: what can be read of it is saved into a new one, which is a queue, and what was lost is said.
+//! A damaged file: what can be read of it is saved into a new one, which is a queue, and what was lost is reported.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
@@ -91,7 +91,7 @@ fn nothing_readable_is_missing(old: &Path, whole: &Path, new: &Connection) {
     }
 }
 
-/// It is sound, what is derived is as the records say, and its keys are handed out.
+/// It is sound, derived data matches the records, and its keys are handed out.
 fn goes_on(new: Connection, has_all_rows: bool) {
     let found = look_through(&new);
     assert!(found.damage.is_empty(), "{found:?}");
@@ -121,7 +121,7 @@ fn torn_pages_cost_what_is_in_them() {
     let (mut seed, mut rounds) = (1_u64, 0);
     for round in 0..12 {
         std::fs::copy(&whole, &path).unwrap();
-        // Behind the schema's pages.
+        // After the schema's pages.
         let torn: Vec<u32> = (0..=round % 8)
             .map(|_| {
                 seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -164,7 +164,7 @@ fn a_sound_file_loses_nothing() {
     goes_on(new, true);
 }
 
-/// The root of a table is gone: what else knows of it says so, and the rest is saved.
+/// The root of a table is gone: other tables show that, and the rest is saved.
 #[test]
 fn a_table_without_its_root_is_lost_alone() {
     let (_directory, sound) = filled();
@@ -196,8 +196,8 @@ fn a_table_without_its_root_is_lost_alone() {
     }
 }
 
-/// A damaged page may name any number as its last one: what comes behind it and the torn page after it is saved all the same, and
-/// the single task gets the next number.
+/// The last number of a damaged page may be anything: what comes after it and the torn page that follows is saved all
+/// the same, and the single task gets the next number.
 #[test]
 fn a_wild_number_hides_nothing() {
     let (_directory, path) = filled();
@@ -225,7 +225,7 @@ fn a_wild_number_hides_nothing() {
     goes_on(new, true);
 }
 
-/// What the log beside the file has, and the file has not yet, is saved, too.
+/// What is in the log beside the file, but not yet in the file, is saved, too.
 #[test]
 fn the_log_beside_it_counts() {
     let (_directory, path) = filled();
@@ -241,7 +241,7 @@ fn the_log_beside_it_counts() {
     assert_eq!(new.query_row(started, [], |row| row.get::<_, i64>(0)).unwrap(), 8);
 }
 
-/// Who is to blame: the target when that is not empty, and the source when nothing of it can be read.
+/// The error names the target if that is not empty, and the source if nothing of it can be read.
 #[test]
 fn who_is_to_blame_is_said() {
     let (_directory, path) = filled();
@@ -261,7 +261,7 @@ fn who_is_to_blame_is_said() {
     assert!(matches!(error, StoreError::Full(_)), "{error:?}");
 }
 
-/// What is saved of a queue that was moved away is a queue here, and nothing of it is lost.
+/// Salvaging a queue that was moved away makes it a queue here, and nothing of it is lost.
 #[test]
 fn a_mark_of_a_move_is_not_saved() {
     let (_directory, path) = filled();
@@ -273,7 +273,7 @@ fn a_mark_of_a_move_is_not_saved() {
     assert_eq!(new.query_row(sql, [], |row| row.get::<_, i64>(0)), Ok(0));
 }
 
-/// Single tasks whose status is no word wait again.
+/// Single tasks with an invalid status wait again.
 #[test]
 fn a_status_that_is_none_is_found_anew() {
     let mut script = Script::new(Settings::default());
@@ -290,7 +290,8 @@ fn a_status_that_is_none_is_found_anew() {
     goes_on(new, false);
 }
 
-/// A fetcher whose name is no UTF-8 is left out with its rows, which the lists bring back; unless the names' index has it yet.
+/// A fetcher whose name is not UTF-8 is left out with its rows, which the lists restore; unless the names' index still
+/// has it.
 #[test]
 fn a_name_that_cannot_be_read_is_left_out() {
     let (_directory, path) = filled();
@@ -309,7 +310,7 @@ fn a_name_that_cannot_be_read_is_left_out() {
     goes_on(new, false);
 }
 
-/// Numbers of the header are raised to what there is, and no row waits for an attempt that will not come.
+/// Numbers of the header are raised to those in use, and no row waits for an attempt that will not come.
 #[test]
 fn numbers_are_those_of_what_there_is() {
     let (_directory, path) = filled();

@@ -1,4 +1,4 @@
-//! What a job costs: the same however many wait.
+//! The cost of a job: the same however many wait.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +10,7 @@ use shiftboss_sqlite::SqliteRecords;
 
 use crate::words::Script;
 
-/// Steps of SQLite's machine that some jobs take in a queue of so many keys, each in these lists.
+/// Steps of SQLite's machine for some jobs in a queue of `keys` keys, each in all of `lists`.
 fn steps(keys: usize, lists: &[&str]) -> u64 {
     let count = Arc::new(AtomicU64::new(0));
     let counted = Arc::clone(&count);
@@ -44,7 +44,7 @@ fn steps(keys: usize, lists: &[&str]) -> u64 {
     count.load(Ordering::Relaxed)
 }
 
-/// Where fewer attempts are kept from now on, no batch deletes all that are too many.
+/// If fewer attempts are kept from now on, no single batch deletes all surplus ones.
 #[test]
 fn attempts_that_are_too_many_go_in_steps() {
     let mut script = Script::new(Settings::default());

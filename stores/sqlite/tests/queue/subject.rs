@@ -1,4 +1,4 @@
-//! The store that the tests here are about: SQLite, on a database that is in memory for speed.
+//! The store that these tests run on: SQLite, with a database in memory for speed.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -25,7 +25,7 @@ pub fn new() -> Store {
     Store::new(Connection::open_in_memory().unwrap()).unwrap()
 }
 
-/// From now on the store takes no batch that writes anything, or the end of that.
+/// From now on the store refuses batches that write anything, or no longer does.
 pub fn refuse(store: &Store, refuse: bool) -> bool {
     store.connection().pragma_update(None, "query_only", refuse).is_ok()
 }
@@ -33,7 +33,7 @@ pub fn refuse(store: &Store, refuse: bool) -> bool {
 /// How long the questions of one test may take.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A queue as it is at a moment, in a file, and who is asked about it.
+/// A queue as of one moment, in a file, and its reader.
 pub struct Looking {
     reader: SqliteReader,
     pub directory: TempDir,
@@ -58,7 +58,7 @@ impl Opens for Looking {
     }
 }
 
-/// No attempt that ended is kept any longer.
+/// Deletes all ended attempts.
 pub fn forget_ends(store: &mut Store) {
     store.connection().execute("DELETE FROM attempts", ()).unwrap();
 }
@@ -92,7 +92,7 @@ pub fn minutes(store: &Store) -> BTreeMap<(i64, i64), i64> {
     rows.unwrap().map(Result::unwrap).collect()
 }
 
-/// So many keys have a turn.
+/// The number of keys that have a turn.
 pub fn ready(store: &Store) -> usize {
     let sql = "SELECT count(*) FROM keys WHERE turn IS NOT NULL";
     let count: u32 = store.connection().query_row(sql, [], |row| row.get(0)).unwrap();

@@ -1,4 +1,4 @@
-//! What other programs write into `log` and `queue.is_dequeued` means what it means in tables.
+//! Edits of `log` and `queue.is_dequeued` by other programs have the same meaning as in tables.
 
 use std::path::Path;
 
@@ -53,7 +53,8 @@ fn history() -> impl Strategy<Value = Vec<Step>> {
 }
 
 proptest! {
-    /// Other programs see their edits at once, the next request honours them, and all says what the supervisor's tables do.
+    /// Other programs see their edits at once, the next request honours them, and everything equals the supervisor's
+    /// tables.
     #[test]
     fn edits_mean_what_they_do_in_tables(history in history()) {
         let directory = tempfile::tempdir().unwrap();
@@ -67,14 +68,14 @@ proptest! {
             prop_assert_eq!(ours.perform(&step, now), supervisor.perform(&step, now), "{:?}", &step);
             prop_assert_eq!(public(&ours.outside), public(&supervisor.0), "after {:?}", &step);
         }
-        // What is laid over the rest by the views is what comes of it.
+        // Carrying the edits out gives what the views already showed.
         ours.ask(Vec::new(), now);
         prop_assert_eq!(public(&ours.outside), public(&supervisor.0));
         prop_assert_eq!(rows(&ours.outside, "SELECT key FROM log_edits UNION ALL SELECT key FROM row_edits"), [""; 0]);
     }
 }
 
-/// A request in words, of all that may happen to rows.
+/// A request in words: anything that may happen to rows.
 fn request() -> impl Strategy<Value = String> {
     let attempt = || 1..20_i64;
     prop_oneof![
@@ -102,8 +103,8 @@ fn copy(path: &Path) -> Supervisor {
 }
 
 proptest! {
-    /// With leases, holds and retries, too, an edit means what it does in tables, before it is carried out and afterwards; and all of it
-    /// is there on the way back and forward again.
+    /// With leases, holds and retries, too, an edit has the same meaning as in tables, before it is carried out and
+    /// afterwards; and nothing is lost on the way back and forward again.
     #[test]
     fn edits_mean_so_whatever_went_before(
         history in prop::collection::vec((prop::collection::vec(request(), 0..12), statement()), 1..8)
@@ -150,7 +151,7 @@ fn many_edits_come_before_the_next_request() {
     assert_eq!(rows(&ours.outside, "SELECT count(*) FROM log_edits"), ["[Integer(0)]"]);
 }
 
-/// What cannot be done says what to do instead, and changes nothing.
+/// An edit that is not possible fails with advice on what to do instead, and changes nothing.
 #[test]
 fn other_edits_name_the_command() {
     let directory = tempfile::tempdir().unwrap();
@@ -185,7 +186,7 @@ fn other_edits_name_the_command() {
     }
 }
 
-/// An edit that nobody can read is set aside, and the others are carried out.
+/// An unreadable edit is set aside, and the others are carried out.
 #[test]
 fn an_edit_that_is_no_text_is_set_aside() {
     let directory = tempfile::tempdir().unwrap();

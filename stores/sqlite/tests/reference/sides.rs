@@ -1,5 +1,5 @@
-//! Two queues side by side: the Python supervisor's tables under its own statements, and ours with `--classic`. What is asked of
-//! one is asked of the other, and then the four tables must say the same.
+//! Two queues side by side: the Python supervisor's tables under its own statements, and ours with `--classic`. Both
+//! get the same requests, and then the four tables must be equal.
 
 use std::path::Path;
 
@@ -43,7 +43,7 @@ pub enum Step {
     Add(&'static str, i64, Vec<&'static str>, &'static str),
     Delete(&'static str, i64),
     Passes(i64),
-    /// Somebody edits, in one transaction each.
+    /// Edits by another program, each in one transaction.
     Edits(Vec<String>),
 }
 
@@ -70,7 +70,7 @@ pub struct Supervisor(pub Connection);
 impl Supervisor {
     pub fn new(path: &Path) -> Self {
         let it = Self(reference::version_2(path));
-        // Fetchers keep their ids; what becomes of one that is gone and comes back is not what this is about.
+        // Fetchers keep their ids; a fetcher that goes and comes back is not tested here.
         ["f", "g"].iter().for_each(|fetcher| reference::register(&it.0, fetcher, 0, true));
         it
     }

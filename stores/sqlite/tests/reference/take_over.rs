@@ -1,4 +1,5 @@
-//! Databases of the supervisor are taken over in place, given back, and taken again; nothing is lost or wrong on either way.
+//! Databases of the supervisor are taken over in place, given back, and taken over again; nothing is lost or wrong
+//! either way.
 
 use std::path::{Path, PathBuf};
 
@@ -66,7 +67,7 @@ fn in_use(path: &Path) -> Connection {
     it
 }
 
-/// How it stands is told before and after; all else when it was taken over.
+/// Its status can be read before and after; everything else only after the take-over.
 #[test]
 fn looked_at_before_and_after() {
     let (_directory, path, _) = site();
@@ -176,7 +177,7 @@ fn a_job_in_flight_has_a_lease() {
     );
 }
 
-/// What was before a job that was out is not known. That it was started is, and stays known when it is taken back.
+/// What was before a job that was out is not known. That it was started is known, and stays so when it is taken back.
 #[test]
 fn a_job_in_flight_that_is_taken_back_keeps_its_start() {
     let (_directory, path, _) = site();
@@ -191,7 +192,7 @@ fn a_job_in_flight_that_is_taken_back_keeps_its_start() {
     script(&path, again);
 }
 
-/// A job whose row is in the queue no more, or armed by a newer list, keeps its key for as long.
+/// A job whose row is no longer in the queue, or armed by a newer list, keeps its key for the same time.
 #[test]
 fn a_job_without_its_row_keeps_its_key() {
     let (_directory, path, _) = site();
@@ -282,13 +283,14 @@ fn damaged_rows_are_set_aside() {
     script(&path, "ready -> nothing\nfinish bravo 0\nready -> job 3 bravo g's");
 }
 
-/// Whoever is killed leaves the supervisor's database, whatever was written by then; it is taken over by the next one.
+/// If the process is killed, the supervisor's database is unchanged, whatever was written by then; the next process
+/// takes it over.
 #[test]
 fn killed_in_between_it_is_the_supervisors() {
     let (_directory, path, copy) = site();
     let it = in_use(&path);
     it.execute_batch("PRAGMA synchronous = OFF").unwrap();
-    // More than the memory that there is for pages.
+    // More than fits into the page cache.
     let payload = "x".repeat(1_000_000);
     (0..40).for_each(|n| reference::enqueue(&it, "f", 1, &format!("k{n}"), &payload));
     let before = public(&it);
@@ -349,7 +351,8 @@ fn others_are_refused() {
     assert_eq!(whose(&Connection::open_in_memory().unwrap()).unwrap(), Whose::Nobodys);
 }
 
-/// What is given back has the tables, indexes and triggers that the supervisor makes; what is there already is not touched.
+/// A database that is given back has the tables, indexes and triggers that the supervisor makes; an existing file is
+/// not touched.
 #[test]
 fn the_way_back_makes_the_supervisors_schema() {
     let (directory, path, old) = site();

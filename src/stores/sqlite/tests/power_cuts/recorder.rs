@@ -1,8 +1,8 @@
 //! A VFS of SQLite that records what is written and synced, and builds from it what a power cut may leave.
 //!
-//! It is the system's own VFS with other methods for opening, writing, truncating and syncing, which call the system's and
-//! note what was done. Registered as the default one, so that all connections of the process are recorded, the daemon's and
-//! those that edit by hand. The log's index is shared memory, and lost with the power.
+//! It is the system's own VFS with other methods for opening, writing, truncating and syncing, which call the system's
+//! and note what was done. It is registered as the default, so that all connections of the process are recorded, the
+//! daemon's and those for edits by hand. The log's index is shared memory, and lost with the power.
 
 #![allow(unsafe_code)]
 
@@ -18,7 +18,7 @@ use rusqlite::ffi::{
     sqlite3_vfs_register,
 };
 
-/// What a disk writes as a whole or not at all.
+/// The unit that a disk writes as a whole or not at all.
 const SECTOR_BYTES: usize = 512;
 
 #[derive(Debug)]
@@ -28,7 +28,7 @@ enum Change {
     Sync,
 }
 
-/// All that happened to the files of a directory, in order.
+/// All changes to the files of a directory, in order.
 #[derive(Debug, Default)]
 pub struct Tape {
     before: BTreeMap<PathBuf, Vec<u8>>,
@@ -75,8 +75,8 @@ impl Tape {
         self.changes.len()
     }
 
-    /// Writes the files as a power cut after so many changes may leave them. What was written since a file was last synced
-    /// is there, is missing, or is there in part, as `choose` says, which gets how many ways there are.
+    /// Writes the files as a power cut after this number of changes may leave them. What was written since a file was
+    /// last synced is there, missing, or there in part; `choose` decides, and gets the number of possibilities.
     pub fn cut(&self, changes: usize, to: &Path, mut choose: impl FnMut(u64) -> u64) {
         let mut files = self.before.clone();
         let done = &self.changes[..changes];
@@ -167,7 +167,7 @@ fn system(file: *mut sqlite3_file) -> *const sqlite3_io_methods {
     recorder().files[&(file as usize)].1 as *const sqlite3_io_methods
 }
 
-/// Notes what was done to an open file, if it went well and its directory is recorded.
+/// Notes what was done to an open file, if it succeeded and its directory is recorded.
 fn note(file: *mut sqlite3_file, code: c_int, change: impl FnOnce() -> Change) -> c_int {
     let mut recorder = recorder();
     let path = recorder.files[&(file as usize)].0.clone();
@@ -194,7 +194,7 @@ unsafe extern "C" fn write(
     let code = unsafe { (*system(file)).xWrite.unwrap()(file, data, length, offset) };
     note(file, code, || {
         let length = usize::try_from(length).unwrap();
-        // SAFETY: SQLite says that so many bytes are there.
+        // SAFETY: SQLite guarantees that this many bytes are there.
         let bytes = unsafe { slice::from_raw_parts(data.cast::<u8>(), length) }.to_vec();
         Change::Write { offset: usize::try_from(offset).unwrap(), bytes }
     })
