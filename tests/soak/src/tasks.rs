@@ -9,7 +9,7 @@ use crate::Soak;
 use crate::ledger::{RunId, line};
 
 /// The tasks as a run, that no fetcher has.
-const RUN: RunId = (1_000, 1);
+pub const RUN: RunId = (1_000, 1);
 const TASKS_MAX: usize = 100_000;
 const TASKS_A_SECOND: u64 = 170;
 /// Tasks that are added together, and the time between two such batches while the load lasts.
@@ -27,7 +27,7 @@ pub fn run(soak: &Arc<Soak>) -> io::Result<()> {
     for first in (0..count).step_by(BATCH) {
         let indices = first..count.min(first + BATCH);
         soak.ledger().write(RUN, "task", indices.len());
-        let add = |index| format!("ADD-ONCE t{index} {}\n", line("task", index, RUN));
+        let add = |index| format!("ADD-ONCE t{index} {}", line("task", index, RUN));
         let lines: String = indices.clone().map(add).collect();
         for is_new in [true, false] {
             stream.write_all(lines.as_bytes())?;

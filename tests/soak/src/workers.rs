@@ -17,7 +17,7 @@ use tokio::time::sleep;
 use crate::ledger::Job;
 use crate::link::Link;
 use crate::random::Random;
-use crate::{Soak, is};
+use crate::{Soak, is, tasks};
 
 const WORKERS: usize = 64;
 /// The longest that a worker may wait for its answer at full load.
@@ -166,7 +166,10 @@ impl Worker {
             _ if self.soak.is_calm => {}
             _ => sleep(Duration::from_millis(self.random.below(SHORT_MS))).await,
         }
-        let code = i64::try_from(self.random.below(250)).unwrap_or_default();
+        // A single task that failed would be tried again.
+        let is_single = job.line.is_some_and(|(run, _)| run == tasks::RUN);
+        let code = if is_single { 0 } else { self.random.below(250) };
+        let code = i64::try_from(code).unwrap_or_default();
         self.report(&job, code).await
     }
 
