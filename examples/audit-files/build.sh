@@ -10,6 +10,6 @@ case $target in
 esac
 profile=quick
 [ ! -x "$target/release/shiftboss" ] || profile=release
-[ -x "$target/$profile/shiftboss" ] || echo "Building shiftboss, which takes two minutes on two cores" >&2
+[ -x "$target/$profile/shiftboss" ] || echo "Building shiftboss, which takes two to four minutes on two cores" >&2
 (cd "$root" && cargo build --profile "$profile" --locked --bin shiftboss) >&2
 echo "$target/$profile/shiftboss"

@@ -14,7 +14,8 @@ pub struct SkipReason(&'static str);
 
 impl SkipReason {
     pub(crate) const EMPTY: Self = Self("the line is empty");
-    pub(crate) const ONE_WORD: Self = Self("no space after the key; a tab does not count");
+    pub(crate) const ONE_WORD: Self =
+        Self("no space after the key: a line is KEY PAYLOAD, and a tab is no space");
     pub(crate) const NOT_UTF8: Self = Self("the line is not UTF-8");
     pub(crate) const KEY_TOO_LONG: Self = Self("the key has more than 4096 bytes");
     /// For a task that is not a line of a file.

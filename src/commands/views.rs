@@ -36,7 +36,12 @@ pub fn run(asked: View) -> Result<(), Failure> {
     match asked {
         View::Status { arguments, check } => status::run(arguments, check),
         View::Why { arguments, key } => {
-            let known = |found: Option<_>| found.ok_or_else(|| key::unheard_of(&key));
+            let known = |found: Option<_>, target: &Target| {
+                let found = found.ok_or_else(|| key::unheard_of(&key))?;
+                let up = Up::of(target, &QueueStatus::default());
+                let is_file = matches!(target.database, Database::File(_));
+                Ok(key::in_time(found, is_file && up == Up::Down))
+            };
             let question = |reader: &dyn Reader, now| reader.why(now, &key, KEYS_BEFORE_MAX);
             look(arguments, question, known, key::render)
         }
@@ -65,7 +70,7 @@ pub fn run(asked: View) -> Result<(), Failure> {
             let outcomes = if failed { EndedAttempts::FAILED.to_vec() } else { Vec::new() };
             let count = number.into();
             let asked = EndedAttempts { outcomes, since, key, count, ..EndedAttempts::default() };
-            let with_outputs = |found| Ok(log::with_outputs(found, log_dir.as_deref()));
+            let with_outputs = |found, _: &_| Ok(log::with_outputs(found, log_dir.as_deref()));
             let render = |log: &_, now| log::render(log, count, now);
             look(arguments, |reader, _| reader.ended_attempts(&asked), with_outputs, render)
         }
@@ -77,12 +82,12 @@ pub fn run(asked: View) -> Result<(), Failure> {
 fn look<A, T: Serialize>(
     ViewArguments { target, json }: ViewArguments,
     question: impl FnOnce(&dyn Reader, i64) -> ReadResult<A>,
-    then: impl FnOnce(A) -> Result<T, Failure>,
+    then: impl FnOnce(A, &Target) -> Result<T, Failure>,
     render: impl FnOnce(&T, i64) -> String,
 ) -> Result<(), Failure> {
     let target = target.find()?;
     let now = SystemClock.now();
-    let found = then(ask(&target.database, question)?)?;
+    let found = then(ask(&target.database, question)?, &target)?;
     if json {
         return print(target.json(&found)?);
     }

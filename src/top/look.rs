@@ -100,7 +100,10 @@ impl Looker {
     ) -> ReadResult<Vec<String>> {
         Ok(match detail {
             Detail::Why(of) => match reader.why(now, of, KEYS_BEFORE_IN_VIEWS)? {
-                Some(found) => key::render(&found, now).lines().map(str::to_owned).collect(),
+                Some(found) => key::render(&key::in_time(found, is_down), now)
+                    .lines()
+                    .map(str::to_owned)
+                    .collect(),
                 None => vec![key::unheard_of(of).to_string()],
             },
             Detail::Fetcher(name) => fetcher(queue, name, is_down, now),

@@ -136,6 +136,12 @@ fn held(hold: &Hold, now: i64) -> String {
     format!("{since} by {}, {}{why}", shown(&hold.by), held_for(hold, now))
 }
 
+/// Without a daemon no turn is expected.
+pub fn in_time(why: Why, is_down: bool) -> Why {
+    let expected_in_seconds = why.expected_in_seconds.filter(|_| !is_down);
+    Why { expected_in_seconds, ..why }
+}
+
 /// How long a hold lasts from now on.
 pub fn held_for(hold: &Hold, now: i64) -> String {
     match hold.until {
@@ -323,6 +329,13 @@ repology  1700000000  complete  hidden by a newer run  1.0 1.1
             "{text}"
         );
         assert!(text.contains(&format!("1 key: {}...\n", "k".repeat(27))), "{text}");
+    }
+
+    #[test]
+    fn without_a_daemon_no_turn_is_expected() {
+        let turn = |is_down| render(&in_time(waiting(), is_down), 5_100);
+        assert!(turn(false).contains("Its turn        in about 4m"));
+        assert!(turn(true).contains("Its turn        not known"));
     }
 
     /// A list's row that failed says so and how it runs sooner; a failed single task beside it is named, too.

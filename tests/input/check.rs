@@ -63,10 +63,10 @@ fn faulty_lines() {
         text(&output.stdout),
         "f.1.txt:2: skipped: the line is empty\n\
          f.1.txt:3: skipped: the line is not UTF-8\n\
-         f.1.txt:4: skipped: no space after the key; a tab does not count\n\
+         f.1.txt:4: skipped: no space after the key: a line is KEY PAYLOAD, and a tab is no space\n\
          f.1.txt: complete, 2 lines accepted, 3 skipped\n\
          g.1.txt:1: skipped: the line has more than 1048576 bytes\n\
-         g.1.txt:3: skipped: no space after the key; a tab does not count\n\
+         g.1.txt:3: skipped: no space after the key: a line is KEY PAYLOAD, and a tab is no space\n\
          g.1.txt: complete, 1 line accepted, 2 skipped\n\
          in all: 2 files, 0 skipped; 3 lines accepted, 5 skipped\n"
     );
@@ -135,7 +135,7 @@ fn json() {
         directory(&[("f.1.txt", b"a 1\nx\n\n"), ("g.2.txt.part", b"a 1\n"), ("x.txt", b"")]);
     let output = check(&["--json"], directory.path());
     let found: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let one_word = "no space after the key; a tab does not count";
+    let one_word = "no space after the key: a line is KEY PAYLOAD, and a tab is no space";
     let expected = json!({
         "files": [
             {"name": "f.1.txt", "complete": true, "error": null, "accepted_lines": 1, "skipped_lines": 2,

@@ -8,7 +8,7 @@ use shiftboss_queue::reader::{EndedAttempts, KEYS_BEFORE_IN_VIEWS, ReadResult};
 use super::Sight;
 use super::asked::Asked;
 use super::parts::{Frame, Grid, in_address, output, text};
-use crate::view::key::sentences;
+use crate::view::key::{in_time, sentences};
 use crate::view::listings::{self, HeldSet};
 use crate::view::table::Attempt;
 
@@ -37,10 +37,8 @@ pub(super) struct KeyPage {
 pub(super) fn ask(sight: &Sight<'_>, asked: &Asked) -> ReadResult<(StatusCode, KeyPage)> {
     let key = asked.get("k");
     let now = sight.now();
-    let mut why = sight.reader.why(now, key, KEYS_BEFORE_IN_VIEWS)?;
-    if let Some(why) = why.as_mut().filter(|_| sight.is_down()) {
-        why.expected_in_seconds = None;
-    }
+    let why = sight.reader.why(now, key, KEYS_BEFORE_IN_VIEWS)?;
+    let why = why.map(|why| in_time(why, sight.is_down()));
     let attempts = listings::log(&ended_of(sight, key)?, &HeldSet::new(), now);
     let frame = sight.frame(&text(key));
     let rows = || why.iter().flat_map(|Why { rows, .. }| rows);
