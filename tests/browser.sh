@@ -9,4 +9,5 @@ cargo build --locked -p shiftboss
 target=${CARGO_TARGET_DIR:-target}
 SHIFTBOSS=$(realpath "$target/debug/shiftboss")
 export SHIFTBOSS
-cargo nextest run --locked --manifest-path tests/browser/Cargo.toml --target-dir "$target/browser" --run-ignored only "$@"
+cargo nextest run --locked --manifest-path tests/browser/Cargo.toml --target-dir "$target/browser" \
+    --config-file .config/nextest.toml --run-ignored only "$@"

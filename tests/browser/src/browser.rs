@@ -1,6 +1,7 @@
 //! Debian's chromium, driven by its driver over the loopback; each test has one of its own.
 
 use std::io::{BufRead, BufReader};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -45,14 +46,19 @@ impl Browser {
             .spawn()
             .expect("chromedriver is missing: make test-browser installs it");
         let port = port_in(process.stdout.take().unwrap());
-        let mut wanted = DesiredCapabilities::chrome();
-        let data = format!("--user-data-dir={}", directory.path().join("profile").display());
-        // Root has no sandbox, and a container little shared memory.
-        for argument in ["--headless=new", "--no-sandbox", "--disable-dev-shm-usage", &data] {
-            wanted.add_arg(argument).unwrap();
-        }
-        wanted.set_browser_log_level(LoggingPrefsLogLevel::All).unwrap();
-        let driver = WebDriver::new(format!("http://127.0.0.1:{port}"), wanted).await.unwrap();
+        let address = format!("http://127.0.0.1:{port}");
+        let end = Instant::now() + PATIENCE;
+        let mut tries = 1;
+        // On a busy machine a browser may end while it starts. Each try has a profile of its own, as one may be damaged.
+        let driver = loop {
+            let profile = directory.path().join(tries.to_string());
+            match WebDriver::new(&address, wanted(&profile)).await {
+                Ok(driver) => break driver,
+                Err(error) if Instant::now() < end => eprintln!("try {tries}: {error}"),
+                Err(error) => panic!("no browser starts: {error}"),
+            }
+            tries += 1;
+        };
         Self { driver, process, _directory: directory }
     }
 
@@ -140,6 +146,18 @@ impl Browser {
         let reached = nodes.iter().filter(|node| node["ignored"] == false && is_reached(node));
         reached.map(|node| (text(&node["role"]), text(&node["name"]))).collect()
     }
+}
+
+/// A browser without a window that keeps what it writes in this directory.
+fn wanted(profile: &Path) -> Capabilities {
+    let mut wanted = DesiredCapabilities::chrome();
+    let data = format!("--user-data-dir={}", profile.display());
+    // Root has no sandbox, and a container little shared memory.
+    for argument in ["--headless=new", "--no-sandbox", "--disable-dev-shm-usage", &data] {
+        wanted.add_arg(argument).unwrap();
+    }
+    wanted.set_browser_log_level(LoggingPrefsLogLevel::All).unwrap();
+    wanted.into()
 }
 
 /// The port that the driver says it listens on.
