@@ -82,7 +82,7 @@ pub struct ServeOptions {
     /// On a server: take over a fetcher of another daemon that has been gone, or without it, for so long
     #[arg(long, value_name = "TIME", env = "SHIFTBOSS_TAKEOVER", value_parser = parse_interval, default_value = "10m")]
     pub takeover: Duration,
-    /// On a server: how often it is looked for work while workers wait and no notices of work arrive
+    /// On a server: how often to look for work while workers wait and no notices of work arrive
     #[arg(long, value_name = "TIME", env = "SHIFTBOSS_POLL", value_parser = parse_interval, default_value = "1s")]
     pub poll: Duration,
     /// On a server: the same while notices arrive; up to half of it less

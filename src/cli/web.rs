@@ -32,7 +32,7 @@ pub struct WebArguments {
     /// times
     #[arg(long, value_name = "NAME", value_parser = host)]
     pub allow_host: Vec<String>,
-    /// Have buttons to pause, retry, bump and hold, for who gives the token in this file as password, with any user name. The
+    /// Have buttons to pause, retry, bump and hold: they need the token in this file as password, with any user name. The
     /// daemon must take orders from this command's user. Without it nothing can be changed
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,

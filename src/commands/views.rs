@@ -36,13 +36,11 @@ pub fn run(asked: View) -> Result<(), Failure> {
     match asked {
         View::Status { arguments, check } => status::run(arguments, check),
         View::Why { arguments, key } => {
-            let known = |found: Option<_>, target: &Target| {
-                let found = found.ok_or_else(|| key::unheard_of(&key))?;
-                let up = Up::of(target, &QueueStatus::default());
-                let is_file = matches!(target.database, Database::File(_));
-                Ok(key::in_time(found, is_file && up == Up::Down))
+            let known = |found: Option<_>| found.ok_or_else(|| key::unheard_of(&key));
+            let question = |target: &Target, reader: &dyn Reader, now| {
+                let up = Up::of(target, &reader.status(now)?);
+                key::find(reader, up, &key, KEYS_BEFORE_MAX, now)
             };
-            let question = |reader: &dyn Reader, now| reader.why(now, &key, KEYS_BEFORE_MAX);
             look(arguments, question, known, key::render)
         }
         View::Tasks { arguments, next: true, number, .. } => {
@@ -70,9 +68,9 @@ pub fn run(asked: View) -> Result<(), Failure> {
             let outcomes = if failed { EndedAttempts::FAILED.to_vec() } else { Vec::new() };
             let count = number.into();
             let asked = EndedAttempts { outcomes, since, key, count, ..EndedAttempts::default() };
-            let with_outputs = |found, _: &_| Ok(log::with_outputs(found, log_dir.as_deref()));
+            let with_outputs = |found| Ok(log::with_outputs(found, log_dir.as_deref()));
             let render = |log: &_, now| log::render(log, count, now);
-            look(arguments, |reader, _| reader.ended_attempts(&asked), with_outputs, render)
+            look(arguments, |_, reader, _| reader.ended_attempts(&asked), with_outputs, render)
         }
         View::Metrics { target } => print(Scrape::take(target.find()?)?.text()),
     }
@@ -81,13 +79,14 @@ pub fn run(asked: View) -> Result<(), Failure> {
 /// Asks, and shows what `then` makes of the answer: as JSON, or as the text that `render` makes of it at a time.
 fn look<A, T: Serialize>(
     ViewArguments { target, json }: ViewArguments,
-    question: impl FnOnce(&dyn Reader, i64) -> ReadResult<A>,
-    then: impl FnOnce(A, &Target) -> Result<T, Failure>,
+    question: impl FnOnce(&Target, &dyn Reader, i64) -> ReadResult<A>,
+    then: impl FnOnce(A) -> Result<T, Failure>,
     render: impl FnOnce(&T, i64) -> String,
 ) -> Result<(), Failure> {
     let target = target.find()?;
     let now = SystemClock.now();
-    let found = then(ask(&target.database, question)?, &target)?;
+    let found = ask(&target.database, |reader, now| question(&target, reader, now))?;
+    let found = then(found)?;
     if json {
         return print(target.json(&found)?);
     }
@@ -103,7 +102,7 @@ fn list(ViewArguments { target, json }: ViewArguments, asked: &Question) -> Resu
         let turns = match asked {
             Question::Next(_) => {
                 let status = reader.status(now)?;
-                Turns::of(&status, Up::of(&target, &status) == Up::Down)
+                Turns::of(&status, Up::of(&target, &status).is_down())
             }
             _ => Turns::default(),
         };

@@ -126,7 +126,7 @@ impl Keys for FetcherTable {
         Ok(())
     }
 
-    /// It runs in the file's directory, and its program is there, unless it is looked for in `PATH`.
+    /// It runs in the file's directory; its program is there, or in `PATH`.
     fn finish(&mut self, directory: &Path) -> Result<(), String> {
         let list = &mut self.list;
         list.directory = Some(directory.to_owned());

@@ -78,8 +78,8 @@ impl Looker {
         };
         let (queue, held, minutes, found) = ask().map_err(stores::read_failure)?;
         let detail = view.detail.clone().map(|detail| {
-            let is_down = Up::of(&target, &queue).is_down();
-            let lines = self.detail(&detail, &*reader, &queue, is_down, now);
+            let up = Up::of(&target, &queue);
+            let lines = self.detail(&detail, &*reader, &queue, up, now);
             (detail, lines.unwrap_or_else(|error| vec![shown(&error.to_string())]))
         });
         // The daemon may be slow; meanwhile we must not keep the database's log from being truncated.
@@ -95,18 +95,15 @@ impl Looker {
         detail: &Detail,
         reader: &dyn Reader,
         queue: &QueueStatus,
-        is_down: bool,
+        up: Up,
         now: UnixSeconds,
     ) -> ReadResult<Vec<String>> {
         Ok(match detail {
-            Detail::Why(of) => match reader.why(now, of, KEYS_BEFORE_IN_VIEWS)? {
-                Some(found) => key::render(&key::in_time(found, is_down), now)
-                    .lines()
-                    .map(str::to_owned)
-                    .collect(),
+            Detail::Why(of) => match key::find(reader, up, of, KEYS_BEFORE_IN_VIEWS, now)? {
+                Some(found) => key::render(&found, now).lines().map(str::to_owned).collect(),
                 None => vec![key::unheard_of(of).to_string()],
             },
-            Detail::Fetcher(name) => fetcher(queue, name, is_down, now),
+            Detail::Fetcher(name) => fetcher(queue, name, up, now),
             Detail::Output(attempt) => self.output(attempt),
         })
     }
@@ -130,7 +127,7 @@ impl Looker {
 }
 
 /// A fetcher's list, and its runs if the daemon runs it: each column a line.
-fn fetcher(queue: &QueueStatus, name: &str, is_down: bool, now: UnixSeconds) -> Vec<String> {
+fn fetcher(queue: &QueueStatus, name: &str, up: Up, now: UnixSeconds) -> Vec<String> {
     let mut queue = queue.clone();
     queue.fetchers.retain(|list| list.name == name);
     queue.managed_fetchers.retain(|record| &*record.name == name);
@@ -141,14 +138,14 @@ fn fetcher(queue: &QueueStatus, name: &str, is_down: bool, now: UnixSeconds) -> 
         };
         table.used().into_iter().filter_map(line).collect()
     };
-    let mut all = lines(&machines::fetchers(&queue, None, &[], is_down, now));
+    let mut all = lines(&machines::fetchers(&queue, None, &[], up, now));
     match queue.managed_fetchers.is_empty() {
         true => {
             all.push(line("Runs", "by itself: the daemon does not run it").trim_end().to_owned())
         }
         // Its name was already shown.
         false => {
-            all.extend(lines(&machines::runs(&queue.managed_fetchers, is_down, now)).split_off(1));
+            all.extend(lines(&machines::runs(&queue.managed_fetchers, up, now)).split_off(1));
         }
     }
     all

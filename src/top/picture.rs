@@ -6,7 +6,7 @@ use shiftboss_protocol::answers::{HeldKeys, MinuteJobs};
 
 use super::commits::Commits;
 use super::tabs::Tab;
-use crate::view::health::{Snapshot, Up};
+use crate::view::health::Snapshot;
 use crate::view::question::Listed;
 use crate::view::table::Attempt;
 
@@ -40,6 +40,6 @@ pub struct Picture {
 impl Picture {
     /// A daemon runs, as far as that is known.
     pub fn has_daemon(&self) -> bool {
-        self.snapshot.up() != Up::Down
+        !self.snapshot.up().is_down()
     }
 }

@@ -7,7 +7,6 @@ use shiftboss_protocol::model::UnixSeconds;
 use shiftboss_queue::reader::{EndedAttempts, Grouping, StatsOf, TasksWith};
 
 use super::picture::Picture;
-use crate::view::health::Up;
 use crate::view::listings::{self, HeldSet};
 use crate::view::machines;
 use crate::view::question::{Listed, Question, Turns};
@@ -90,11 +89,10 @@ impl Tab {
         }
         Some(match found[self as usize].as_ref()? {
             Listed::Sums(last_day) => {
-                let is_down = snapshot.up().is_down();
-                machines::fetchers(queue, Some(&last_day.groups), &[], is_down, now)
+                machines::fetchers(queue, Some(&last_day.groups), &[], snapshot.up(), now)
             }
             found => {
-                let turns = Turns::of(queue, snapshot.up() == Up::Down);
+                let turns = Turns::of(queue, snapshot.up().is_down());
                 found.table(&held, &turns, now)
             }
         })

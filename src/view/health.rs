@@ -101,8 +101,13 @@ impl Up {
         }
     }
 
-    /// The one of the target does not run: its fetchers do not, either.
+    /// No daemon runs: nothing is handed out.
     pub fn is_down(self) -> bool {
+        self == Self::Down
+    }
+
+    /// The daemon of the target does not run, and so none of its fetchers.
+    pub fn runs_no_fetcher(self) -> bool {
         matches!(self, Self::Down | Self::OthersOnly)
     }
 }

@@ -4,7 +4,9 @@ use shiftboss_protocol::answers::{
     Bump, Delivery, Hold, KeyRow, KeyState, LastResult, Place, Retry, RowState, Why,
 };
 use shiftboss_protocol::model::TASKS_FETCHER;
+use shiftboss_queue::reader::{ReadResult, Reader};
 
+use super::health::Up;
 use super::listings;
 use super::status::paused;
 use crate::exit::{ExitCode, Failure};
@@ -136,10 +138,20 @@ fn held(hold: &Hold, now: i64) -> String {
     format!("{since} by {}, {}{why}", shown(&hold.by), held_for(hold, now))
 }
 
-/// Without a daemon no turn is expected.
-pub fn in_time(why: Why, is_down: bool) -> Why {
-    let expected_in_seconds = why.expected_in_seconds.filter(|_| !is_down);
-    Why { expected_in_seconds, ..why }
+/// How a key is; without a daemon no turn is expected.
+pub fn find(
+    reader: &dyn Reader,
+    up: Up,
+    key: &str,
+    keys_before: usize,
+    now: i64,
+) -> ReadResult<Option<Why>> {
+    let found = reader.why(now, key, keys_before)?;
+    Ok(found.map(|why| if up.is_down() { without_turn(why) } else { why }))
+}
+
+fn without_turn(why: Why) -> Why {
+    Why { expected_in_seconds: None, ..why }
 }
 
 /// How long a hold lasts from now on.
@@ -333,9 +345,8 @@ repology  1700000000  complete  hidden by a newer run  1.0 1.1
 
     #[test]
     fn without_a_daemon_no_turn_is_expected() {
-        let turn = |is_down| render(&in_time(waiting(), is_down), 5_100);
-        assert!(turn(false).contains("Its turn        in about 4m"));
-        assert!(turn(true).contains("Its turn        not known"));
+        assert!(render(&waiting(), 5_100).contains("Its turn        in about 4m"));
+        assert!(render(&without_turn(waiting()), 5_100).contains("Its turn        not known"));
     }
 
     /// A list's row that failed says so and how it runs sooner; a failed single task beside it is named, too.

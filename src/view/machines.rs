@@ -9,6 +9,7 @@ use shiftboss_protocol::answers::{
     RelayStatus, StatsGroup,
 };
 
+use super::health::Up;
 use super::table::{Cell, Column, Kind, Row, Table, Tone, column, number, table, text};
 use crate::stores::outcome_words::of_code;
 use crate::text::{TEXT_WIDTH, ago, cut, shown, span, took};
@@ -69,7 +70,7 @@ pub fn fetchers(
     queue: &QueueStatus,
     last_day: Option<&[StatsGroup]>,
     days: &[StatsGroup],
-    is_down: bool,
+    up: Up,
     now: i64,
 ) -> Table {
     let record = |name: &str| queue.managed_fetchers.iter().find(|record| &*record.name == name);
@@ -89,7 +90,7 @@ pub fn fetchers(
         let failed = record.and_then(failed_run);
         let has_records = !queue.managed_fetchers.is_empty();
         let next = record.map_or(if has_records { "-" } else { "" }.to_owned(), |record| {
-            next_run(record, is_down, now)
+            next_run(record, up, now)
         });
         cells.extend([
             Cell { value: record.and_then(|record| record.next_run), ..Cell::word(next) },
@@ -136,7 +137,7 @@ fn of_jobs(group: Option<&StatsGroup>, days: Vec<(i64, i64)>) -> [Cell; 4] {
 }
 
 /// The runs of the fetchers that the daemon runs itself.
-pub fn runs(fetchers: &[FetcherRecord], is_down: bool, now: i64) -> Table {
+pub fn runs(fetchers: &[FetcherRecord], up: Up, now: i64) -> Table {
     let rows = fetchers.iter().map(|fetcher| {
         let last = fetcher.last_run.as_ref();
         let came = last.map_or(Cell::word("-"), |last| {
@@ -146,10 +147,10 @@ pub fn runs(fetchers: &[FetcherRecord], is_down: bool, now: i64) -> Table {
         let when = last.map_or("none yet".to_owned(), |last| last_run(last, now));
         let cells = vec![
             Cell::fetcher(&fetcher.name),
-            Cell::word(state(fetcher, is_down, now)),
+            Cell::word(state(fetcher, up, now)),
             Cell { value: last.map(|last| last.ended), ..Cell::word(when) },
             came,
-            Cell { value: fetcher.next_run, ..Cell::word(next_run(fetcher, is_down, now)) },
+            Cell { value: fetcher.next_run, ..Cell::word(next_run(fetcher, up, now)) },
         ];
         row(&fetcher.name, cells)
     });
@@ -157,8 +158,8 @@ pub fn runs(fetchers: &[FetcherRecord], is_down: bool, now: i64) -> Table {
 }
 
 /// How a fetcher is that the daemon runs: `idle`, `running for 5m`; `running for 5m, pending` if another run is to follow.
-fn state(fetcher: &FetcherRecord, is_down: bool, now: i64) -> String {
-    if is_down {
+fn state(fetcher: &FetcherRecord, up: Up, now: i64) -> String {
+    if up.runs_no_fetcher() {
         return NOTHING_RUNS.to_owned();
     }
     let state = shown(&fetcher.state);
@@ -192,9 +193,9 @@ pub fn failed_run(fetcher: &FetcherRecord) -> Option<&EndedRun> {
     fetcher.last_run.as_ref().filter(|run| run.exit_code != 0)
 }
 
-fn next_run(fetcher: &FetcherRecord, is_down: bool, now: i64) -> String {
+fn next_run(fetcher: &FetcherRecord, up: Up, now: i64) -> String {
     match fetcher.next_run {
-        _ if is_down => NOTHING_RUNS.to_owned(),
+        _ if up.runs_no_fetcher() => NOTHING_RUNS.to_owned(),
         None => "on change".to_owned(),
         Some(at) if at <= now => "now".to_owned(),
         Some(at) => format!("in {}", span(at.saturating_sub(now))),

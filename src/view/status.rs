@@ -32,12 +32,12 @@ pub fn render(snapshot: &Snapshot) -> String {
     out += &gone(queue, *at);
     out += &machines::relays(&queue.relays, broker, *at).render();
     out += &gone_relays(queue, *at);
-    let is_down = snapshot.up().is_down();
+    let up = snapshot.up();
     out += &match queue.fetchers.is_empty() {
         true => "No fetcher has a run.\n".to_owned(),
-        false => machines::fetchers(queue, None, &[], is_down, *at).render(),
+        false => machines::fetchers(queue, None, &[], up, *at).render(),
     };
-    out += &machines::runs(&queue.managed_fetchers, is_down, *at).render();
+    out += &machines::runs(&queue.managed_fetchers, up, *at).render();
     out + &workers(queue, live, *at)
 }
 

@@ -6,7 +6,7 @@ use crate::text::{TEXT_WIDTH, ago, aligned, cut, span};
 
 #[derive(Debug)]
 pub struct Table {
-    /// What its rows are, for who does not see it.
+    /// What its rows are, for screen readers.
     pub name: &'static str,
     pub columns: &'static [Column],
     pub rows: Vec<Row>,

@@ -71,7 +71,7 @@ fn stops(snapshot: &Snapshot) -> [Option<Trouble>; 7] {
             format!("the queue is in {to} now: use that; no daemon starts on what is left here");
         error("moved", text)
     });
-    let is_down = moved.is_none() && snapshot.up() == Up::Down;
+    let is_down = moved.is_none() && snapshot.up().is_down();
     let down =
         is_down.then(|| error("stopped", "no daemon runs, and nothing is handed out".to_owned()));
     let silent = asked.as_ref().err().filter(|unknown| matches!(unknown, Unknown::Silent(_)));

@@ -1,7 +1,7 @@
 //! What a page can change: requests to the daemon on its socket, as those of `shiftboss pause`, `resume`, `retry`, `bump`,
 //! `hold` and `unhold`.
 //!
-//! Only for who has the token, and only from our own pages: a browser says where a request comes from. A refusal is a text and a
+//! Only with the token, and only from our own pages: a browser says where a request comes from. A refusal is a text and a
 //! status; what was done leads back to a page that shows it.
 
 use actix_web::dev::ServiceRequest;

@@ -12,7 +12,8 @@ use super::pages::asked::Asked;
 use crate::exit::Failure;
 use crate::live;
 use crate::target::Target;
-use crate::view::health::Object;
+use crate::view::health::{Object, Up};
+use crate::view::key;
 
 /// What all addresses of objects begin with.
 pub(super) const PREFIX: &str = "/api/v1/";
@@ -31,10 +32,13 @@ fn object(
 ) -> ReadResult<Option<String>> {
     let line = match (name, asked.question(name, now)) {
         (_, Some(question)) => target.json(&question.ask(reader, now)?),
-        ("why", _) => match reader.why(now, asked.get("k"), KEYS_BEFORE_IN_VIEWS)? {
-            Some(why) => target.json(&why),
-            None => return Ok(None),
-        },
+        ("why", _) => {
+            let up = Up::of(target, &reader.status(now)?);
+            match key::find(reader, up, asked.get("k"), KEYS_BEFORE_IN_VIEWS, now)? {
+                Some(why) => target.json(&why),
+                None => return Ok(None),
+            }
+        }
         _ => {
             let snapshot = live::snapshot(target.clone(), reader.status(now)?, now);
             target.json(&Object::from(&snapshot))

@@ -109,7 +109,7 @@ pub fn run(mut settings: Settings) -> Result<(), Failure> {
     give_way();
     let listeners = listening::open(std::mem::take(&mut settings.listen))?;
     let page = Arc::new(Page::new(settings));
-    // Whoever mistyped the target is told so at once; a daemon or a database that is not there yet may come.
+    // A mistyped target is an error at once; a daemon or a database that is not there yet may come.
     if let Err(failure) = page.find()
         && matches!(failure.code(), ExitCode::Usage | ExitCode::Configuration)
     {
@@ -159,7 +159,7 @@ async fn stop(server: ServerHandle, mut signals: Signals) {
     for is_graceful in [true, false] {
         let signal = signals.next().await;
         info!(signal, "Stopping.");
-        // It is told at once; what is returned only waits for it.
+        // The call itself stops it; the future only waits for the end.
         drop(server.stop(is_graceful));
     }
 }
@@ -201,7 +201,7 @@ async fn in_time<B: MessageBody>(
     timeout(ANSWER_TIMEOUT, next.call(request)).await.map_err(late)?
 }
 
-/// A route for who looks, or asks what looking would give.
+/// A route for GET and HEAD.
 fn get() -> Route {
     web::route().guard(guard::Any(guard::Get()).or(guard::Head()))
 }

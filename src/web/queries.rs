@@ -140,7 +140,7 @@ mod tests {
         assert_eq!(ask().await, "2");
     }
 
-    /// Who comes when as many wait as may is told so at once, and the others have their answer.
+    /// When as many questions wait as may, the next one is refused at once, and the others are answered.
     #[tokio::test]
     async fn so_many_may_wait() {
         let queries = Queries::default();

@@ -110,7 +110,7 @@ pub(super) async fn require(page: &Page, request: &ServiceRequest) -> Result<Str
         .body("the token is needed: any user name, and the token as password\n"))
 }
 
-/// Whether this is told to nobody without the token.
+/// Whether this request needs the token.
 pub(super) fn is_needed(page: &Page, request: &ServiceRequest) -> bool {
     let token = page.settings.token.as_ref();
     // Who only looks whether the process lives has no token.

@@ -259,7 +259,11 @@ impl Asker {
     async fn why(&self, key: Key) -> Result<Reply, Refused> {
         self.look::<verbs::Why>(move |reader, now, daemon| {
             let found = reader.why(now, key.as_str(), KEYS_BEFORE_MAX).map_err(Refused::busy)?;
-            let unknown = || Refused::unknown(format!("nobody ever heard of {key}"));
+            let unknown = || {
+                Refused::unknown(format!(
+                    "the key {key} is unknown: no list has it, and it never ran"
+                ))
+            };
             found.map(|why| Report::of(daemon, why)).ok_or_else(unknown)
         })
         .await

@@ -76,7 +76,7 @@ impl Load {
     }
 }
 
-/// The replies that a batch under way owes.
+/// The replies to the requests of a batch under way.
 pub(super) struct Replies {
     /// With the number of operations of each.
     asked: Vec<(usize, Reply)>,

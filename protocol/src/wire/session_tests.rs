@@ -172,6 +172,13 @@ fn bad_lines_are_faults() {
     assert_eq!(session(b"BEAT 1"), [], "an unfinished line is never executed");
 }
 
+/// Additions with an ID are counted under their own verb.
+#[test]
+fn additions_are_counted_by_verb() {
+    let step = session(b"ADD-ONCE t1 a 1\nADD b 1\nADD-ONCE t2 c 1\n").remove(0).unwrap();
+    assert_eq!(step.verbs(), [Some(("ADD", 1)), Some(("ADD-ONCE", 2))]);
+}
+
 /// A line that is too long is one fault, in bounded memory, and the next line counts.
 #[test]
 fn a_long_line_is_skipped() {

@@ -17,7 +17,7 @@ pub fn follow(record: &mut Record, context: &Context) {
 }
 
 /// If a clock that was ahead recorded a key's start, or since when it waits for its first one, the key's place is the
-/// time when that is first noticed. So it gets its turns, however often it is looked at. This is for keys that have a
+/// time when that is first noticed. So it gets its turns, however often this runs. This is for keys that have a
 /// turn, or that another program started. Under `--classic` the key stays at its start.
 pub fn look(record: &mut Record, context: &Context) {
     let now = context.seconds();

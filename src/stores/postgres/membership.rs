@@ -192,7 +192,7 @@ impl Membership {
         let mut state = self.state();
         state.beat = beat;
         if std::mem::take(&mut state.failed) >= WARN_AT {
-            info!("The server is told again that this daemon is alive.");
+            info!("The server hears again that this daemon is alive.");
         }
     }
 

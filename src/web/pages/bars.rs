@@ -23,7 +23,7 @@ pub(super) struct Picture {
     /// Of its elements in the page.
     pub id: &'static str,
     pub title: String,
-    /// What it says, for who does not see it; all of it, if there are no bars.
+    /// The picture in words, for screen readers; if there are no bars, all that is shown.
     pub summary: String,
     pub caption: String,
     /// Its bars are of outcomes, each with its colour.

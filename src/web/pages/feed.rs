@@ -1,4 +1,4 @@
-//! The attempts of a key as a feed (Atom), for who wants to be told of them.
+//! The attempts of a key as a feed (Atom), for those who subscribe to a key.
 
 use actix_web::http::StatusCode;
 use askama::Template;

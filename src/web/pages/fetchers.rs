@@ -81,7 +81,7 @@ pub(super) fn one(sight: &Sight<'_>, asked: &Asked) -> ReadResult<(StatusCode, O
 }
 
 fn runs(sight: &Sight<'_>, queue: &QueueStatus) -> Grid {
-    let table = machines::runs(&queue.managed_fetchers, sight.is_down(), sight.now());
+    let table = machines::runs(&queue.managed_fetchers, sight.snapshot.up(), sight.now());
     Grid::of(&table, sight)
 }
 
@@ -96,14 +96,14 @@ pub(super) fn listed(sight: &Sight<'_>, mut queue: QueueStatus, count: usize) ->
         sight.reader.stats(&of).map(|sums| sums.groups)
     };
     if names.is_empty() {
-        return Ok(machines::fetchers(&queue, Some(&[]), &[], sight.is_down(), sight.now()));
+        return Ok(machines::fetchers(&queue, Some(&[]), &[], sight.snapshot.up(), sight.now()));
     }
     let last_day = sums(DAY, Grouping::Fetcher)?;
     let has_lines = names.len() <= LINES_MAX;
     let days = has_lines.then(|| sums(DAY * DAYS, Grouping::FetcherDay)).transpose()?;
     let days = days.unwrap_or_default();
-    let is_down = sight.is_down();
-    let mut table = machines::fetchers(&queue, Some(&last_day), &days, is_down, sight.now());
+    let up = sight.snapshot.up();
+    let mut table = machines::fetchers(&queue, Some(&last_day), &days, up, sight.now());
     table.rows.truncate(count);
     Ok(table)
 }

@@ -8,7 +8,7 @@ use shiftboss_queue::reader::{EndedAttempts, KEYS_BEFORE_IN_VIEWS, ReadResult};
 use super::Sight;
 use super::asked::Asked;
 use super::parts::{Frame, Grid, in_address, output, text};
-use crate::view::key::{in_time, sentences};
+use crate::view::key::{find, sentences};
 use crate::view::listings::{self, HeldSet};
 use crate::view::table::Attempt;
 
@@ -37,8 +37,7 @@ pub(super) struct KeyPage {
 pub(super) fn ask(sight: &Sight<'_>, asked: &Asked) -> ReadResult<(StatusCode, KeyPage)> {
     let key = asked.get("k");
     let now = sight.now();
-    let why = sight.reader.why(now, key, KEYS_BEFORE_IN_VIEWS)?;
-    let why = why.map(|why| in_time(why, sight.is_down()));
+    let why = find(sight.reader, sight.snapshot.up(), key, KEYS_BEFORE_IN_VIEWS, now)?;
     let attempts = listings::log(&ended_of(sight, key)?, &HeldSet::new(), now);
     let frame = sight.frame(&text(key));
     let rows = || why.iter().flat_map(|Why { rows, .. }| rows);

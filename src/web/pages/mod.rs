@@ -29,7 +29,7 @@ use super::Page;
 use super::answers::{Made, answer};
 use crate::exit::{ExitCode, Failure};
 use crate::live;
-use crate::view::health::{Snapshot, Up};
+use crate::view::health::Snapshot;
 use asked::Asked;
 use parts::Frame;
 
@@ -48,7 +48,7 @@ impl Sight<'_> {
 
     /// No daemon runs: nothing comes of what waits.
     fn is_down(&self) -> bool {
-        self.snapshot.up() == Up::Down
+        self.snapshot.up().is_down()
     }
 
     fn frame(&self, title: &str) -> Frame {

@@ -1,7 +1,7 @@
 //! What is on the disk when a request is answered.
 
 use shiftboss_protocol::model::Row;
-use shiftboss_queue::operation::{AddTask, Added};
+use shiftboss_queue::operation::{AddTask, Added, Lane, Operation, Relayed};
 
 use super::support::{FAIR, Site, key};
 
@@ -22,6 +22,10 @@ fn adding_once_is_synced_whatever_the_durability() {
         let task = Row { key: key("a"), payload: number.to_string() };
         assert_eq!(site.ask(1_000, AddTask { task, id }), Ok(Added::Added(number)));
     }
+    let task = Row { key: key("a"), payload: "3".to_owned() };
+    let operations = vec![AddTask { task, id: Some("other".into()) }.into()];
+    let relayed = Relayed { epoch: 1, lane: Lane::Jobs, number: 1, operations };
+    assert!(Operation::from(relayed).is_synced(), "a relay's, too");
     let seen = "SELECT group_concat(synchronous) FROM seen";
     let connection = site.store.engine.store().connection();
     let seen: String = connection.query_row(seen, [], |row| row.get(0)).unwrap();
