@@ -46,11 +46,12 @@ fn nothing_is_held_for_ever() {
     log.set_len(16 * 1024 * 1024).unwrap();
     let output = site.path("logs/{day}/{key}.log").display().to_string();
     let page = with_token(&site, &["--output", &output]);
+    let before = sockets(&page);
     assert_eq!(answer(begin(&page, &unfinished(""))).status, 401);
     assert_eq!(answer(begin(&page, &unfinished(WRONG))).status, 401);
+    wait_until("what was refused is closed", || sockets(&page) <= before);
     let get = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n";
     let raw = "GET /output?k=alpha&day=2026-01-02&raw=1 HTTP/1.1\r\nHost: localhost\r\n\r\n";
-    let before = sockets(&page);
     let mut held = [unfinished(ANN), format!("{get}GET /")].map(|said| begin(&page, &said));
     let unread = begin(&page, raw);
     wait_until("all are there", || sockets(&page) >= before + 3);
