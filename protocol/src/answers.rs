@@ -38,6 +38,8 @@ pub struct QueueStatus {
     pub moved_to: Option<String>,
     pub rows: Rows,
     pub dead_letters: i64,
+    /// Tasks that failed, and are not due by themselves.
+    pub failed: i64,
     pub single_tasks: i64,
     /// Of those, the ones that failed, and are not due by themselves, or are dead letters.
     pub single_tasks_ended: i64,
@@ -117,6 +119,8 @@ pub struct FetcherStatus {
     pub skipped: i64,
     pub older_runs: i64,
     pub dead_letters: i64,
+    /// Of its list, the tasks that failed, and are not due by themselves.
+    pub failed: i64,
     /// Age by the run's number, if that is a time.
     pub age_seconds: Option<i64>,
 }

@@ -1,17 +1,19 @@
 //! How stores write values that are one integer or one word in a column, but more than that in memory.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use shiftboss_protocol::model::{Attempt, Key};
 
 use crate::place::Turn;
-use crate::record::{FetcherId, Task};
+use crate::record::{FetcherId, Record, Task};
 use crate::records::KeyId;
 
 /// Bits of a key's number below the jitter, so that keys of equal jitter have room.
 const SEQUENCE_BITS: u32 = 31;
 /// Turns of keys that never ran lie this far below all others.
 const NEVER: i64 = i64::MIN / 2;
+/// After an attempt whose row failed.
+const FAILED: char = 'f';
 
 /// A turn as one number, in the same order. Times beyond the range of clocks are clamped.
 pub fn turn(turn: Turn) -> i64 {
@@ -45,26 +47,40 @@ pub fn task_of((fetcher, run): (i64, i64)) -> Task {
     }
 }
 
-pub fn served(served: &BTreeMap<FetcherId, Attempt>) -> String {
+/// Each fetcher's attempt, and those that failed.
+pub type Served = (BTreeMap<FetcherId, Attempt>, BTreeSet<FetcherId>);
+
+/// With which attempts fetchers were served, and which of these failed: `1:7 20:9f`.
+pub fn served(record: &Record) -> String {
     let mut text = String::new();
-    for (fetcher, attempt) in served {
+    for (fetcher, attempt) in &record.served {
         if !text.is_empty() {
             text.push(' ');
         }
         text.push_str(&fetcher.0.to_string());
         text.push(':');
         text.push_str(&attempt.0.to_string());
+        if record.failed.contains(fetcher) {
+            text.push(FAILED);
+        }
     }
     text
 }
 
 /// `None`: not written by any build of this version.
-pub fn served_of(text: &str) -> Option<BTreeMap<FetcherId, Attempt>> {
+pub fn served_of(text: &str) -> Option<Served> {
+    let mut failed = BTreeSet::new();
     let one = |pair: &str| {
         let (fetcher, attempt) = pair.split_once(':')?;
-        Some((FetcherId(fetcher.parse().ok()?), Attempt(attempt.parse().ok()?)))
+        let fetcher = FetcherId(fetcher.parse().ok()?);
+        let number = attempt.trim_end_matches(FAILED);
+        if number != attempt {
+            failed.insert(fetcher);
+        }
+        Some((fetcher, Attempt(number.parse().ok()?)))
     };
-    text.split_ascii_whitespace().map(one).collect()
+    let served = text.split_ascii_whitespace().map(one).collect::<Option<_>>()?;
+    Some((served, failed))
 }
 
 /// The number of a new key, from its jitter and the number of keys so far: in the order of jitter, so that keys that
@@ -101,11 +117,12 @@ mod tests {
 
     #[test]
     fn served_is_read_as_it_is_written() {
-        let map: BTreeMap<_, _> =
-            [(FetcherId(1), Attempt(7)), (FetcherId(20), Attempt(i64::MAX))].into();
-        assert_eq!(served(&map), format!("1:7 20:{}", i64::MAX));
-        assert_eq!(served_of(&served(&map)).unwrap(), map);
-        assert!(served_of("").unwrap().is_empty());
+        let mut record = Record::new(Key::new("a").unwrap());
+        record.served = [(FetcherId(1), Attempt(7)), (FetcherId(20), Attempt(i64::MAX))].into();
+        record.failed = [FetcherId(20)].into();
+        assert_eq!(served(&record), format!("1:7 20:{}f", i64::MAX));
+        assert_eq!(served_of(&served(&record)).unwrap(), (record.served, record.failed));
+        assert_eq!(served_of("").unwrap(), Default::default());
         assert!(served_of("1:x").is_none());
     }
 

@@ -22,7 +22,7 @@ pub struct Counts {
     /// Those that failed, and are due again by themselves.
     pub delayed: i64,
     pub dead: i64,
-    /// Single tasks that failed, and are not due by themselves.
+    /// Those that failed, and are not due by themselves.
     pub failed: i64,
     pub held: i64,
     pub backed_off: i64,
@@ -92,6 +92,8 @@ impl Tally {
             count(&mut counts.rows);
             if is_newest && record.is_armed(row) {
                 count(&mut counts.waiting);
+            } else if is_newest && record.has_failed(row) {
+                count(&mut counts.failed);
             }
         }
         let extras = &record.extras;

@@ -2,7 +2,7 @@
 //! to another. The [rules](crate::rules) change it, the [engine](crate::engine) loads and saves it; nothing here
 //! decides anything but what can be read off a record.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -56,6 +56,8 @@ pub struct Record {
     pub rows: Vec<ListRow>,
     /// The attempt with which each fetcher was last served. Fetchers that were never served are missing.
     pub served: BTreeMap<FetcherId, Attempt>,
+    /// Those of them whose row failed then.
+    pub failed: BTreeSet<FetcherId>,
     pub singles: Singles,
     pub extras: Extras,
     /// The last attempt that ended and was not [undone](crate::attempt::Outcome::Undone); 0: none.
@@ -323,6 +325,7 @@ impl Record {
             flight: None,
             rows: Vec::new(),
             served: BTreeMap::new(),
+            failed: BTreeSet::new(),
             singles: Singles::default(),
             extras: Extras::default(),
             last_attempt: Attempt(0),
@@ -345,6 +348,14 @@ impl Record {
     /// The attempt with which a fetcher was last served; 0: never.
     pub fn served(&self, fetcher: FetcherId) -> Attempt {
         self.served.get(&fetcher).copied().unwrap_or(Attempt(0))
+    }
+
+    /// How the row ended with which this fetcher was served last.
+    pub(crate) fn set_failed(&mut self, fetcher: FetcherId, has_failed: bool) {
+        match has_failed {
+            true => self.failed.insert(fetcher),
+            false => self.failed.remove(&fetcher),
+        };
     }
 
     /// The row of each fetcher's newest run; no other row counts.

@@ -1,7 +1,7 @@
 //! The state of a key's tasks, for readers, derived from its record. The [rules](crate::rules) decide what may be done
 //! with them.
 
-use shiftboss_protocol::model::UnixSeconds;
+use shiftboss_protocol::model::{Attempt, UnixSeconds};
 
 use crate::context::Context;
 use crate::policy::failed_so_often;
@@ -61,6 +61,20 @@ impl Record {
         } else {
             RowState::Dispatched
         }
+    }
+
+    /// Whether the newest row of its fetcher ended with another code than 0, and is not due by itself.
+    pub fn has_failed(&self, row: &ListRow) -> bool {
+        let is_last = [Attempt(0), self.served(row.fetcher)].contains(&self.last_attempt);
+        let last = self.last.filter(|last| is_last && last.finished.is_some());
+        let has_failed = match last {
+            Some(last) => last.exit_code.is_some_and(|code| code != 0),
+            None => self.failed.contains(&row.fetcher),
+        };
+        let task = row.task();
+        let is_out = self.flight.as_ref().is_some_and(|it| it.task.fetcher() == row.fetcher);
+        let is_over = !self.is_armed(row) && !is_out && self.delay_of(task).is_none();
+        has_failed && is_over && self.dead_because(task).is_none()
     }
 
     pub fn delay_of(&self, task: Task) -> Option<&Retry> {

@@ -331,8 +331,11 @@ impl Scrape {
             }
             sums
         };
-        let statuses: [(&str, Count); 2] =
-            [("waiting", |list| list.pending), ("dead_letter", |list| list.dead_letters)];
+        let statuses: [(&str, Count); 3] = [
+            ("waiting", |list| list.pending),
+            ("failed", |list| list.failed),
+            ("dead_letter", |list| list.dead_letters),
+        ];
         let tasks = statuses.into_iter().flat_map(|(status, count)| {
             let series = move |(name, tasks)| {
                 (vec![fetcher(name), ("status", Cow::Borrowed(status))], value(tasks))
@@ -475,6 +478,7 @@ mod tests {
             skipped: 0,
             older_runs: 0,
             dead_letters: 0,
+            failed: 0,
             age_seconds: Some(1),
         };
         let jobs = |count| FetcherJobs {

@@ -183,16 +183,13 @@ fn numbers<'a>(picture: &Picture, theme: &Theme) -> Vec<Meter<'a>> {
     wait.extend(longest.map(|it| Span::raw(format!(" {}", cut(&it.key, KEY_WIDTH)))));
     let counted = picture.metrics.as_ref().map(|metrics| &metrics.counted);
     let connections = counted.map_or("-".to_owned(), |it| it.connections.to_string());
-    let rare = [
-        ("delayed", queue.delayed),
-        ("backed off", queue.backed_off),
-        ("failed", queue.single_tasks_ended),
-    ];
+    let rare =
+        [("failed", queue.failed), ("delayed", queue.delayed), ("backed off", queue.backed_off)];
     let rare = rare.into_iter().filter(|(_, count)| *count > 0);
     let mut meters = vec![
         number("waiting", queue.rows.pending),
         number("in flight", queue.rows.in_flight),
-        number("dispatched", queue.rows.dispatched),
+        number("ended", status::ended(queue)),
         fault("dead letters", queue.dead_letters),
         fault("held", queue.held),
     ];

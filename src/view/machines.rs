@@ -20,6 +20,7 @@ const FETCHERS: &[Column] = &[
     column("state", 4),
     number("lines", 3),
     number("waiting", 1),
+    number("failed", 5),
     number("skipped", 6),
     number("dead letters", 7),
     column("age", 5),
@@ -102,7 +103,7 @@ pub fn fetchers(
     table("Fetchers", FETCHERS, "There is no fetcher.", rows)
 }
 
-fn of_list(list: Option<&FetcherStatus>) -> [Cell; 8] {
+fn of_list(list: Option<&FetcherStatus>) -> [Cell; 9] {
     let state = list.map_or("no list", |it| if it.complete { "complete" } else { "growing" });
     let number =
         |of: fn(&FetcherStatus) -> i64| list.map_or(Cell::word("-"), |it| Cell::number(of(it)));
@@ -113,6 +114,7 @@ fn of_list(list: Option<&FetcherStatus>) -> [Cell; 8] {
         Cell::word(state),
         number(|it| it.lines),
         number(|it| it.pending),
+        fault(|it| it.failed),
         fault(|it| it.skipped),
         fault(|it| it.dead_letters),
         Cell::seconds(list.and_then(|it| it.age_seconds)),

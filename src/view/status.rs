@@ -73,6 +73,7 @@ fn facts(snapshot: &Snapshot) -> String {
         ("Rows", Some(rows(queue))),
         ("Longest waiting", Some(oldest(queue, *at))),
         ("Last hour", Some(last_hour(queue))),
+        ("Failed", keys(queue.failed, "task", "tasks --status failed", "lists them")),
         ("Delayed", keys(queue.delayed, "task", "tasks --status delayed", "lists them")),
         ("Held", keys(queue.held, "key", "tasks --held", "lists them")),
         ("Backed off", keys(queue.backed_off, "key that fails", "tasks --held", "lists them")),
@@ -156,13 +157,26 @@ fn rows(queue: &QueueStatus) -> String {
         0 => String::new(),
         dead => format!(", {dead} dead-lettered"),
     };
-    // Every row that was handed out is counted as dispatched.
-    let ended =
-        rows.dispatched.saturating_sub(rows.in_flight).saturating_sub(queue.dead_letters).max(0);
+    let failed = match queue.failed {
+        0 => String::new(),
+        failed => format!(" ({failed} failed)"),
+    };
+    let delayed = match queue.delayed {
+        0 => String::new(),
+        delayed => format!(", {delayed} delayed"),
+    };
     format!(
-        "{} waiting, {} running{again}, {ended} ended{dead_letters}",
-        rows.pending, rows.in_flight
+        "{} waiting, {} running{again}, {} ended{failed}{delayed}{dead_letters}",
+        rows.pending,
+        rows.in_flight,
+        ended(queue)
     )
+}
+
+/// Rows that ended, however, until their fetchers' next lists: whatever was handed out, and is no more.
+pub fn ended(queue: &QueueStatus) -> i64 {
+    let others = [queue.rows.in_flight, queue.delayed, queue.dead_letters];
+    others.into_iter().fold(queue.rows.dispatched, i64::saturating_sub).max(0)
 }
 
 fn oldest(queue: &QueueStatus, now: i64) -> String {

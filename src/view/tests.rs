@@ -30,6 +30,7 @@ fn queue() -> QueueStatus {
         lease_seconds: Some(43_200),
         paused: true,
         dead_letters: 1,
+        failed: 3,
         single_tasks: 5,
         single_tasks_ended: 3,
         held: 2,
@@ -51,6 +52,7 @@ fn queue() -> QueueStatus {
             skipped: 1,
             older_runs: 0,
             dead_letters: 0,
+            failed: 0,
             age_seconds: Some(3_700),
         }],
         managed_fetchers: vec![FetcherRecord {
@@ -121,9 +123,10 @@ fn the_table_is_as_documented() {
 Database        /var/state.db
 Daemon          not running: pid 711 ended without a clean stop, last wrote 5m ago, started 1h ago
 Rules           fair, lease 12h, durability power
-Rows            3 waiting, 2 running (1 of them again, after a lease that expired), 1 ended, 1 dead-lettered
+Rows            3 waiting, 2 running (1 of them again, after a lease that expired), 0 ended (3 failed), 1 delayed, 1 dead-lettered
 Longest waiting evil\\u{1b}[2J (last run 1m ago)
 Last hour       7 jobs ended: 5 with exit code 0, 2 with exit code 1
+Failed          3 tasks: `shiftboss tasks --status failed` lists them
 Delayed         1 task: `shiftboss tasks --status delayed` lists them
 Held            2 keys: `shiftboss tasks --held` lists them
 Bumped          1 key: `shiftboss tasks --next` shows when their turn is
@@ -136,10 +139,10 @@ Rejected        a.b.txt: no number (1s ago)
 Draining        nothing is handed out, and the daemon stops at the end of 2 jobs in flight
 Paused          nothing is handed out until `shiftboss resume`
 Dead letters    1 task lost too many leases: `shiftboss tasks --status dead_letter` lists them
-Failed          3 single tasks failed or are dead letters: `shiftboss tasks --status failed` lists those that failed
+Single tasks    3 failed or are dead letters: each is kept until `shiftboss retry` or `shiftboss cancel`
 Log             17 lines dropped: nobody read the daemon's standard error for a time
-Fetcher   run         state     lines  waiting  skipped  dead letters  age    older runs  next run  failed with
-repology  1000000000  complete  7      3        1        0             1h 1m  0           -         exit code 7
+Fetcher   run         state     lines  waiting  failed  skipped  dead letters  age    older runs  next run  failed with
+repology  1000000000  complete  7      3        0       1        0             1h 1m  0           -         exit code 7
 Run by the daemon  state  last run              result                              next run
 repology           -      10m ago, took 1m 40s  the command ended with exit code 7  -
 Worker     jobs  oldest     connections  last sign of life

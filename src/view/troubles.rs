@@ -189,9 +189,9 @@ fn ended(snapshot: &Snapshot) -> impl Iterator<Item = Trouble> {
     let failed = (queue.single_tasks_ended > 0).then(|| {
         let are =
             if queue.single_tasks_ended == 1 { "is a dead letter" } else { "are dead letters" };
-        let tasks = counted(queue.single_tasks_ended, "single task");
-        let how = hint("tasks --status failed");
-        warning("failed", format!("{tasks} failed or {are}: {how} lists those that failed"))
+        let (count, retry, cancel) = (queue.single_tasks_ended, hint("retry"), hint("cancel"));
+        let text = format!("{count} failed or {are}: each is kept until {retry} or {cancel}");
+        warning("single tasks", text)
     });
     let dropped = snapshot.live().map_or(0, |live| live.dropped_log_lines);
     let dropped = (dropped > 0).then(|| {

@@ -293,6 +293,8 @@ fn a_delayed_task_is_shown() {
         (&json!(second), &Value::Null)
     );
     assert_told(&site, "Delayed         1 task: ", "delayed_tasks 1.0");
+    let metric = "tasks{fetcher=\"f\",status=\"failed\"} 1.0";
+    assert_told(&site, "Failed          1 task: ", metric);
     let told = said(&site, &["why", &first]);
     assert!(told.contains("delayed: its task failed, and waits again by itself\n"), "{told}");
     assert!(told.contains(&format!(", retry 1 of this task, or with its fetcher's next list if that is sooner; soon by `shiftboss bump {first}`\n")), "{told}");

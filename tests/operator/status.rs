@@ -305,7 +305,15 @@ fn what_comes_from_outside_is_escaped() {
 /// directory, nothing is said to be running.
 #[test]
 fn fetchers_that_the_daemon_runs() {
-    let (site, daemon) = Site::running(&[]);
+    let site = Site::new();
+    site.start().stop();
+    site.edit(
+        "INSERT INTO documents VALUES ('fetcher/old', json_object('name', 'old', 'state', 'idle'))",
+    );
+    let daemon = site.start();
+    wait_until("a fetcher that is not configured is forgotten", || {
+        object(&site, "state.db")["managed_fetchers"] == json!([])
+    });
     site.edit(
         "INSERT INTO documents VALUES
             ('fetcher/links', json_object('name', 'links', 'state', 'running', 'run_started', unixepoch() - 7500,

@@ -36,14 +36,16 @@ impl<S: Listings> Look<'_, S> {
             let ends = step.into_iter().map(|end| (end.key, end)).collect();
             for (Stored { record, .. }, end) in self.records_of(ends).await? {
                 let task = end.attempt.task;
-                let is_its_last = match task {
-                    Task::Single { number } => met.insert(number),
-                    Task::Row { fetcher, run } => {
-                        let row = record.row(fetcher, run).filter(|row| self.is_over(&record, row));
-                        row.is_some() && record.served(fetcher) == end.attempt.attempt
-                    }
+                let task = match task {
+                    Task::Single { number } => met.insert(number).then_some(task),
+                    // It served the rows of all runs of its fetcher.
+                    Task::Row { fetcher, .. } => record
+                        .newest_rows()
+                        .find(|row| row.fetcher == fetcher && self.is_over(&record, row))
+                        .filter(|_| record.served(fetcher) == end.attempt.attempt)
+                        .map(ListRow::task),
                 };
-                if is_its_last {
+                if let Some(task) = task {
                     self.push_failed(listing, &record, task, end_in(&record, &end));
                 }
             }

@@ -124,7 +124,7 @@ impl<S: Listings> Look<'_, S> {
     }
 
     /// How a task ended with its last attempt. For the key's last attempt the record decides; for a key without known
-    /// attempts it is the only source.
+    /// attempts it is the only source. An attempt serves the rows of all runs of its fetcher.
     pub(super) async fn end_of(
         &mut self,
         record: &Record,
@@ -135,7 +135,7 @@ impl<S: Listings> Look<'_, S> {
             return Ok(Some(end));
         }
         let kept = self.store.chain(attempt, 1).await?.pop();
-        Ok(kept.filter(|it| it.attempt.task == task).and_then(|it| done(&it)))
+        Ok(kept.filter(|it| it.attempt.task.fetcher() == task.fetcher()).and_then(|it| done(&it)))
     }
 
     /// How single tasks of the key ended, by number, as far as its last attempts show.

@@ -39,6 +39,7 @@ impl<S: Listings> Look<'_, S> {
             moved_to: keepers.moved_to,
             rows,
             dead_letters: all.dead,
+            failed: all.failed,
             single_tasks: singles.rows,
             single_tasks_ended: singles.failed.saturating_add(singles.dead),
             max_single_tasks: daemon.map(|it| it.max_single_tasks),
@@ -156,6 +157,7 @@ impl<S: Listings> Look<'_, S> {
             skipped,
             older_runs: 0,
             dead_letters: counts.dead,
+            failed: counts.failed,
             age_seconds: age(shown, now),
         }
     }

@@ -18,6 +18,7 @@ pub fn finish(record: &mut Record, exit_code: i64, context: &Context) -> Option<
     record.last = Some(LastRun { started, finished, exit_code: Some(exit_code) });
     let attempt = flight.ended(record, Outcome::of(exit_code), Some(exit_code), context.now);
     record.last_attempt = flight.attempt;
+    record.set_failed(flight.task.fetcher(), exit_code != 0);
     settle(record, flight.task, exit_code, context);
     Some(attempt)
 }
@@ -58,6 +59,7 @@ pub fn finish_late(
     let finished = Some(context.seconds());
     record.set_last(LastRun { started, finished, exit_code: Some(exit_code) });
     record.served.insert(late.task.fetcher(), late.attempt);
+    record.set_failed(late.task.fetcher(), exit_code != 0);
     match late.task {
         Task::Single { .. } => singles::leaves(record, single),
         // Rows of older runs were out with it.

@@ -56,6 +56,7 @@ pub fn expire(record: &mut Record, context: &Context) -> Option<Expired> {
         let is_back = |row: &&ListRow| row.fetcher == task.fetcher() && record.is_armed(row);
         let back: Vec<Task> = record.rows.iter().filter(is_back).map(ListRow::task).collect();
         record.served.insert(task.fetcher(), flight.attempt);
+        record.set_failed(task.fetcher(), false);
         back.into_iter().for_each(|task| record.arm(task));
     }
     record.last_attempt = flight.attempt;

@@ -70,10 +70,9 @@ impl Memory {
             Task::Single { number } => {
                 self.kept.singles.get(&number).is_some_and(|it| it.status == SingleStatus::Failed)
             }
-            Task::Row { fetcher, run } => self
-                .record(&it.key)
-                .and_then(|record| record.row(fetcher, run))
-                .is_some_and(|row| row.armed < it.attempt),
+            Task::Row { fetcher, .. } => self.record(&it.key).is_some_and(|record| {
+                record.rows.iter().any(|row| row.fetcher == fetcher && row.armed < it.attempt)
+            }),
         };
         is_bad(it.exit_code) && was_not_put_back
     }

@@ -4,7 +4,7 @@
 #[path = "model/operations.rs"]
 mod operations;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use shiftboss_protocol::model::jitter;
 use shiftboss_queue::policy::{Backoff, Retries};
@@ -76,6 +76,8 @@ pub struct Model {
     out: Vec<Out>,
     /// How attempts ended, with the key and task of expired ones.
     ends: BTreeMap<i64, (&'static str, Out)>,
+    /// The rows of lists, by key and fetcher, that ended with another code than 0 when their fetcher was served last.
+    failed: BTreeSet<(String, i64)>,
     /// When and how attempts ended, for the sums.
     summed: BTreeMap<i64, (i64, &'static str, Out)>,
     minutes: BTreeMap<(i64, i64), i64>,
@@ -241,6 +243,28 @@ impl Model {
         }
     }
 
+    fn ended(&mut self, key: &str, fetcher: i64, code: i64) {
+        let of = (key.to_owned(), fetcher);
+        if code == 0 {
+            self.failed.remove(&of)
+        } else {
+            self.failed.insert(of)
+        };
+    }
+
+    /// By the log, as long as that is of this fetcher's turn.
+    fn has_failed(&self, key: &str, fetcher: i64) -> bool {
+        let of = (key.to_owned(), fetcher);
+        let mut ends = self.ends.iter().rev();
+        let last = ends.find(|(_, (how, it))| it.key == key && *how != "undone");
+        match self.last.get(key) {
+            Some((_, Some(_), code)) if last.map(|it| it.0) == self.turns.get(&of) => {
+                *code != Some(0)
+            }
+            _ => self.failed.contains(&of),
+        }
+    }
+
     fn sum_up(&mut self, out: &Out, outcome: &'static str) {
         self.summed.insert(out.attempt, (self.now, outcome, out.clone()));
     }
@@ -250,6 +274,7 @@ impl Model {
         self.sum_up(&out, if code == 124 { "timeout" } else { outcome });
         *self.minutes.entry((self.now.div_euclid(60), code)).or_default() += 1;
         self.last.insert(out.key.clone(), (out.started, Some(self.now), Some(code)));
+        self.ended(&out.key, out.fetcher, code);
         let task = self.tasks.iter().position(|it| out.is_of(it));
         let mut retried = 0;
         if let Some(at) = task {
@@ -329,19 +354,23 @@ impl Model {
     }
 
     /// What is counted, by fetcher and run: rows, those that wait, jobs that are out, leased ones, those that are out again,
-    /// delayed tasks, dead letters, failed single tasks; and of keys, as run -1 of none: held, backed off, bumped.
+    /// delayed tasks, dead letters, those that failed; and of keys, as run -1 of none: held, backed off, bumped.
     pub fn counts(&self) -> BTreeMap<(i64, i64), [i64; 11]> {
         let mut counts = BTreeMap::<_, [i64; 11]>::new();
         let run = |fetcher, run| (fetcher, if fetcher == 0 { 0 } else { run });
         for it in &self.tasks {
             let counts = counts.entry(run(it.fetcher, it.run)).or_default();
-            let is_out = self.out.iter().any(|out| out.key == it.key && out.is_of(it));
-            let has_failed = it.fetcher == 0 && !it.waits && !it.dead && it.due.is_none();
+            let is_out = |out: &Out| {
+                out.is_of(it) || out.key == it.key && it.fetcher > 0 && out.fetcher == it.fetcher
+            };
+            let is_out = self.out.iter().any(is_out);
+            let has_failed = it.fetcher == 0 || self.has_failed(&it.key, it.fetcher);
+            let is_over = !it.waits && !it.dead && it.due.is_none() && self.is_newest(it);
             counts[0] += 1;
             counts[1] += i64::from(it.waits && self.is_newest(it));
             counts[5] += i64::from(it.due.is_some());
             counts[6] += i64::from(it.dead);
-            counts[7] += i64::from(has_failed && !is_out);
+            counts[7] += i64::from(has_failed && is_over && !is_out);
         }
         for out in &self.out {
             let counts = counts.entry(run(out.fetcher, out.run)).or_default();

@@ -2,7 +2,7 @@
 //! many tasks as are counted.
 
 use proptest::prelude::*;
-use shiftboss_protocol::answers::{QueueStatus, TaskStatus};
+use shiftboss_protocol::answers::{KeyRow, QueueStatus, RowState, TaskStatus};
 use shiftboss_protocol::model::Key;
 use shiftboss_queue::context::Settings;
 use shiftboss_queue::engine::Engine;
@@ -15,6 +15,7 @@ use crate::questions::started;
 use crate::subject::{self, Store};
 use crate::words::{dispatch, ready};
 
+const KEYS: [&str; 5] = ["a", "b", "c", "d", "e"];
 const ALL: usize = 1_000;
 const DAY: i64 = 86_400;
 
@@ -22,6 +23,16 @@ fn tasks(reader: &dyn Reader, now: i64, status: TaskStatus, fetcher: Option<&str
     let fetcher = fetcher.map(str::to_owned);
     let asked = TasksWith { status: Some(status), fetcher, since: None, count: ALL };
     reader.tasks(now, &asked).unwrap().tasks.len() as i64
+}
+
+/// By what is said of each key.
+fn failed_rows(reader: &dyn Reader, now: i64) -> i64 {
+    let has_failed = |row: &KeyRow| {
+        let is_over = row.state == RowState::Dispatched;
+        is_over && (row.fetcher == "@tasks" || row.exit_code.is_some_and(|code| code != 0))
+    };
+    let of = |key| reader.why(now, key, 0).unwrap().map_or(Vec::new(), |why| why.rows);
+    KEYS.iter().flat_map(|key| of(key)).filter(has_failed).count() as i64
 }
 
 /// Each listing has as many as are counted.
@@ -35,6 +46,9 @@ fn counts_are_right(reader: &dyn Reader, now: i64, is_fair: bool) -> Result<(), 
     prop_assert_eq!(status.holders.len() as i64, out, "holders");
     prop_assert_eq!(of(TaskStatus::Delayed), status.delayed, "delayed");
     prop_assert_eq!(of(TaskStatus::DeadLetter), status.dead_letters, "dead letters");
+    prop_assert_eq!(failed_rows(reader, now), status.failed, "failed");
+    // A code that was corrected is not seen while the key waits for another task.
+    prop_assert!(of(TaskStatus::Failed) <= status.failed, "failed");
     let held = reader.held(ALL).unwrap().keys.len() as i64;
     prop_assert_eq!(held, status.held + status.backed_off, "held");
     let single = |status| tasks(reader, now, status, Some("@tasks"));
@@ -54,7 +68,7 @@ fn counts_are_right(reader: &dyn Reader, now: i64, is_fair: bool) -> Result<(), 
 fn attempts_are_right(reader: &dyn Reader, now: i64, is_summed: bool) -> Result<(), TestCaseError> {
     let asked = EndedAttempts { count: ALL, ..EndedAttempts::default() };
     let all = reader.ended_attempts(&asked).unwrap().attempts;
-    for key in ["a", "b", "c", "d", "e"] {
+    for key in KEYS {
         let own = all.iter().filter(|it| it.key == key && it.outcome != "undone");
         let mut own: Vec<_> = own.cloned().collect();
         own.sort_by_key(|it| -it.attempt);

@@ -98,6 +98,7 @@ fn queue() -> QueueStatus {
         skipped,
         older_runs: 0,
         dead_letters: 0,
+        failed: 0,
         age_seconds: Some(3_700),
     };
     let holding = |worker: Option<&str>, key: &str, attempt, age| Holding {
@@ -115,6 +116,7 @@ fn queue() -> QueueStatus {
         lease_seconds: Some(43_200),
         rows: Rows { pending: 24_792, dispatched: 1_714, in_flight: 3, leased: 2, redelivered: 0 },
         dead_letters: 2,
+        failed: 5,
         held: 1,
         delayed: 1,
         holders: vec![

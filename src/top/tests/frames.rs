@@ -59,7 +59,7 @@ fn what_is_rare_is_drawn() {
     queue.longest_wait = None;
     queue.oldest_waiting = Some(Waiting { key: "new".to_owned(), last_started: None });
     let drawn = frame(&mut state(picture), 120, 16);
-    let meters = ["held 1   delayed 7   backed off 2", "longest wait never ran new"];
+    let meters = ["held 1   failed 5   delayed 7   backed off 2", "longest wait never ran new"];
     for told in meters.into_iter().chain(["mirrors", "no list", "exit code 3"]) {
         assert!(drawn.contains(told), "{told}: {drawn}");
     }

@@ -103,9 +103,9 @@ fn numbers(queue: &QueueStatus, last_day: Option<&StatsGroup>, now: i64) -> Vec<
         longest_wait(queue, now),
         number("done in 24 h", last_day.map_or(0, |group| group.jobs).to_string()),
         number("cycle time", cycle.map_or("-".to_owned(), span)),
+        with_list("failed", queue.failed, "tasks?status=failed"),
         with_list("delayed", queue.delayed, "tasks?status=delayed"),
         with_list("dead letters", queue.dead_letters, "tasks?status=dead_letter"),
-        with_list("single tasks failed", queue.single_tasks_ended, "tasks?status=failed"),
         with_list("held", queue.held, "held"),
     ];
     if queue.backed_off > 0 {

@@ -311,7 +311,7 @@ fn one(row: &Row) -> StoreResult<Found> {
         None => None,
         Some(started) => Some(LastRun { started, finished: get(row, 4)?, exit_code: get(row, 5)? }),
     };
-    let served = code::served_of(get(row, 7)?).ok_or_else(|| odd("keys.served"))?;
+    let (served, failed) = code::served_of(get(row, 7)?).ok_or_else(|| odd("keys.served"))?;
     let first: Option<i64> = get(row, 29)?;
     let record = Record {
         since: get(row, 2)?,
@@ -320,6 +320,7 @@ fn one(row: &Row) -> StoreResult<Found> {
         flight: flight(row)?,
         rows: rows_of(row)?,
         served,
+        failed,
         singles: Singles {
             waiting: number(8)?,
             failed: number(9)?,

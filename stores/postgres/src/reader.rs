@@ -80,7 +80,7 @@ const FAILED: &str = ends!(
     "SELECT * FROM attempts WHERE ended < $1 AND ended_ms >= $2 AND exit_code <> 0 AND CASE fetcher
         WHEN 0 THEN EXISTS (SELECT FROM tasks WHERE number = attempts.run AND status = 'failed')
         ELSE EXISTS (SELECT FROM rows WHERE rows.key = attempts.key AND rows.fetcher = attempts.fetcher
-            AND rows.run = attempts.run AND rows.armed < attempts.attempt) END
+            AND rows.armed < attempts.attempt) END
         ORDER BY ended DESC LIMIT $3::int8",
     "ORDER BY ended DESC"
 );

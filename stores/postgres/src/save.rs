@@ -275,7 +275,7 @@ impl Keys {
         put! {
             *self; id: id.0, key: record.key.as_str().as_bytes().to_vec(), since: record.since,
             started: last.map(|it| it.started), finished: last.and_then(|it| it.finished),
-            exit_code: last.and_then(|it| it.exit_code), claimed: record.is_claimed, served: code::served(&record.served),
+            exit_code: last.and_then(|it| it.exit_code), claimed: record.is_claimed, served: code::served(record),
             waiting: record.singles.waiting.cast_signed(), failed: record.singles.failed.cast_signed(),
             dead: record.singles.dead.cast_signed(), last_attempt: record.last_attempt.0,
             attempt: flight.map(|it| it.attempt.0), fetcher: task.map(|it| it.0), run: task.map(|it| it.1),

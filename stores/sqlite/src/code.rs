@@ -1,16 +1,12 @@
 //! Writing values, with SQLite's errors: the encoding itself is the queue's.
 
-use std::collections::BTreeMap;
-
 use rusqlite::types::{FromSqlError, FromSqlResult, ValueRef};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use shiftboss_protocol::model::Attempt;
 use shiftboss_queue::code;
-pub(crate) use shiftboss_queue::code::{id, lease, served, task, task_of, turn, turn_of};
-use shiftboss_queue::record::FetcherId;
+pub(crate) use shiftboss_queue::code::{Served, id, lease, served, task, task_of, turn, turn_of};
 
-pub(crate) fn served_of(text: &str) -> FromSqlResult<BTreeMap<FetcherId, Attempt>> {
+pub(crate) fn served_of(text: &str) -> FromSqlResult<Served> {
     code::served_of(text).ok_or(FromSqlError::InvalidType)
 }
 

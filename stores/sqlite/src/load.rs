@@ -1,7 +1,5 @@
 //! Reading records: by key, by attempt, by a task's ID, by run, the next ones in order, and those that are out.
 
-use std::collections::BTreeMap;
-
 use rusqlite::types::{FromSql, FromSqlResult, ValueRef};
 use rusqlite::{Connection, OptionalExtension, Params, Result, Row};
 use shiftboss_protocol::model::{Attempt, Key, LeaseHolder};
@@ -107,7 +105,7 @@ struct Parts<'c> {
     rows: Prepared<'c>,
 }
 
-struct Served(BTreeMap<FetcherId, Attempt>);
+struct Served(code::Served);
 
 impl FromSql for Served {
     fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
@@ -317,6 +315,7 @@ impl Parts<'_> {
         let waiting: i64 = row.get(8)?;
         let number = |at: usize| row.get::<_, i64>(at).map(i64::unsigned_abs);
         let (rows, payload) = self.rows(id)?;
+        let Served((served, failed)) = row.get(7)?;
         let mut record = Record {
             since: row.get(2)?,
             last: match started {
@@ -328,7 +327,8 @@ impl Parts<'_> {
             is_claimed: row.get(6)?,
             flight: flight(row)?,
             rows,
-            served: row.get::<_, Served>(7)?.0,
+            served,
+            failed,
             singles: Singles {
                 waiting: waiting.unsigned_abs(),
                 failed: number(9)?,

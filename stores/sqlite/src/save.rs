@@ -233,10 +233,11 @@ impl<'c> Saver<'c> {
 
 /// The part of a record that is in `keys`, for comparison.
 fn fixed_part(record: &Record, place: Place) -> impl PartialEq {
-    let Record { since, last, is_claimed, flight, served, singles, last_attempt, .. } = record;
+    let Record { since, last, is_claimed, flight, served, failed, singles, last_attempt, .. } =
+        record;
     let singles = (singles.waiting, singles.failed, singles.dead);
     let place = (place.order, place.classic_held, has_extras(record, place));
-    ((since, last, is_claimed), (flight, served, last_attempt), singles, place)
+    ((since, last, is_claimed), (flight, served, failed, last_attempt), singles, place)
 }
 
 fn has_extras(record: &Record, place: Place) -> bool {
@@ -261,7 +262,7 @@ fn write(
         last.and_then(|it| it.finished),
         last.and_then(|it| it.exit_code),
         record.is_claimed,
-        code::served(&record.served),
+        code::served(record),
         singles.waiting.cast_signed(),
         singles.failed.cast_signed(),
         singles.dead.cast_signed(),

@@ -2,7 +2,7 @@
 
 -- The fixed part of each record. id: in the order of jitter, so that keys that run one after the other share pages.
 -- since: in microseconds. claimed: somebody else started it. served: the attempts with which its fetchers were served last, as
--- `fetcher:attempt fetcher:attempt`. waiting, failed, dead: its single tasks, but for the one that is out.
+-- `fetcher:attempt fetcher:attemptf`; f: it failed. waiting, failed, dead: its single tasks, but for the one that is out.
 -- attempt to before: the attempt that is out; of a single task fetcher is 0, and run the task's number; started_ms: in milliseconds;
 -- owner: the document of the relay that sees to it;
 -- before: what a take-back restores, as JSON. turn, held: its place (src/code.rs). extra: it has a row in extras.

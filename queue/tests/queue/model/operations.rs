@@ -133,6 +133,7 @@ impl Model {
             self.last.insert(out.key.clone(), last.unwrap());
             self.ahead.remove(&out.key);
             self.turns.insert((out.key.clone(), out.fetcher), turn);
+            self.ended(&out.key, out.fetcher, 0);
         }
         let mut is_dead = false;
         if let Some(at) = self.tasks.iter().position(|it| out.is_of(it)) {

@@ -89,7 +89,7 @@ const FAILED: &str = ends!(
     "WHERE ended < ?1 AND ended_ms >= ?2 AND attempts.exit_code <> 0 AND iif(attempts.fetcher = 0,
         EXISTS (SELECT 1 FROM tasks WHERE number = attempts.run AND status = 'failed'),
         EXISTS (SELECT 1 FROM rows WHERE rows.key = attempts.key AND rows.fetcher = attempts.fetcher
-            AND rows.run = attempts.run AND rows.armed < attempts.attempt))
+            AND rows.armed < attempts.attempt))
     ORDER BY ended DESC LIMIT ?3"
 );
 const FLOOR: &str =

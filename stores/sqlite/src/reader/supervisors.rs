@@ -39,6 +39,7 @@ pub(super) fn status(connection: &Connection, now: UnixSeconds) -> Result<QueueS
             age_seconds,
             skipped: 0,
             dead_letters: 0,
+            failed: 0,
         })
     });
     Ok(QueueStatus {

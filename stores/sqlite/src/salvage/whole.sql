@@ -2,7 +2,8 @@
 
 -- Of a key that begins anew its last attempt is known, if that is kept.
 UPDATE keys SET (started, finished, exit_code, served, last_attempt) = (
-    SELECT started_ms / 1000, ended_ms / 1000, exit_code, iif(fetcher = 0, '', fetcher || ':' || attempt), attempt
+    SELECT started_ms / 1000, ended_ms / 1000, exit_code,
+        iif(fetcher = 0, '', fetcher || ':' || attempt || iif(exit_code <> 0, 'f', '')), attempt
     FROM attempts WHERE ended = last.ended)
 FROM (SELECT key, max(ended) AS ended FROM attempts WHERE outcome <> 'undone' GROUP BY key) AS last
 WHERE keys.id = last.key AND keys.last_attempt = 0 AND keys.attempt IS NULL AND keys.started IS NULL;
