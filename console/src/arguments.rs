@@ -51,7 +51,7 @@ pub struct RunnerArguments {
     /// Run so many at a time
     #[arg(short = 'n', long, value_name = "JOBS", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub jobs: u16,
-    /// Replace {...} within the script of a shell's -c, too, where what they stand for is executed
+    /// Replace {...} within the script of a shell's -c, too, where what they stand for is executed; pass unknown ones on
     #[arg(long)]
     allow_shell_templates: bool,
     /// Write the output to DIR/DAY/NAME.log, NAME being the job's key or the entry's name; without it, to standard output
@@ -81,7 +81,8 @@ impl RunnerArguments {
     }
 }
 
-/// A command to be run for many things. Unless they are allowed, places in a shell's script are refused.
+/// A command to be run for many things. Unless they are allowed, places in a shell's script are refused, and what is no
+/// place.
 pub fn template(
     command: Vec<OsString>,
     allow_scripts: bool,
@@ -91,7 +92,8 @@ pub fn template(
     let program = words.next().ok_or_else(|| Failure::usage("there is no COMMAND"))?;
     let template = Template { program, arguments: words.collect() };
     if !allow_scripts {
-        template.refuse_scripts(places).map_err(Failure::of(ExitCode::Usage))?;
+        let refused = template.refuse_scripts(places).and(template.refuse_unknown(places));
+        refused.map_err(Failure::of(ExitCode::Usage))?;
     }
     Ok(template)
 }

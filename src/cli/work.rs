@@ -2,11 +2,14 @@
 
 use clap::Args;
 use shiftboss_protocol::verbs::{Lease, Name, checked};
+use shiftboss_runner::payload::PAYLOAD_FILE;
 
 use super::{RunnerArguments, absolute};
 use crate::exit::Failure;
 use crate::target::Asked;
 use crate::worker::Settings;
+
+const PLACES: [&str; 3] = ["{key}", "{payload}", PAYLOAD_FILE];
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -49,7 +52,7 @@ impl TryFrom<WorkArguments> for Settings {
         Ok(Self {
             socket: absolute(typed.target.socket("work")?)?,
             jobs: typed.runner.jobs.into(),
-            runner: typed.runner.settings(&["{key}", "{payload}"])?,
+            runner: typed.runner.settings(&PLACES)?,
             stdin: typed.stdin,
             name: typed.name,
             once: typed.once,

@@ -33,6 +33,10 @@ pub fn unheard_of(key: &str) -> Failure {
 pub fn render(why: &Why, now: i64) -> String {
     let said = sentences(why, now).into_iter().map(|(name, sentence)| line(name, &sentence));
     let mut out = line("Key", &cut(&why.key, KEY_WIDTH)) + &said.collect::<String>();
+    if why.last_result.as_ref().is_some_and(|last| last.exit_code.is_some_and(|code| code != 0)) {
+        let output = hint(format_args!("output LOG_DIR {}", quoted(&why.key)));
+        out += &line("Output", &format!("{output} shows it, if the worker has --log-dir LOG_DIR"));
+    }
     out += &listings::rows(&why.rows).render();
     if why.truncated {
         out.push_str("There are more rows than can be listed at once.\n");
@@ -323,6 +327,7 @@ State           waiting
 Before it       7 keys: b, c, d, e, f, ...
 Its turn        in about 4m (120 jobs ended in the last hour)
 Last result     exit code 1, ended 10s ago, took 1m 30s
+Output          `shiftboss output LOG_DIR alpha` shows it, if the worker has --log-dir LOG_DIR
 Fetcher   run         file      row                    payload
 repology  1700000001  complete  waiting                1.0 1.1
 repology  1700000000  complete  hidden by a newer run  1.0 1.1

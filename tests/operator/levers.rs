@@ -181,7 +181,7 @@ fn failed_tasks_of_held_keys_are_left_alone() {
     assert_eq!(site.next_key(&format!("DONE {second} 1")), None);
     said(&site, &["hold", &first]);
     let back = said(&site, &["retry", "--failed", "--yes"]);
-    assert_eq!(back, "Back in the queue: 1 row, but for 1 task of held keys.\n");
+    assert_eq!(back, "Back in the queue: 1 task, but for 1 task of held keys.\n");
     assert_eq!(site.next_key("READY").as_ref(), Some(&second));
 }
 

@@ -111,11 +111,11 @@ fn failed_tasks() {
     let (code, why) = refused(&site, &["retry", "--failed"]);
     assert!(code == 64 && why.contains("2 failed tasks") && why.contains("--yes"), "{why}");
     let text = said(&site, &["retry", "--failed", "--fetcher", "g", "--yes"]);
-    assert_eq!(text, "Back in the queue: 1 row.\n");
+    assert_eq!(text, "Back in the queue: 1 task.\n");
     assert_eq!(listed("waiting", &[]), [task("delta", "its turn comes")]);
     assert_eq!(listed("failed", &[]), failed[..1]);
     let text = said(&site, &["retry", "--failed", "--yes"]);
-    assert_eq!(text, "Back in the queue: 1 row.\n");
+    assert_eq!(text, "Back in the queue: 1 task.\n");
     assert_eq!(listed("failed", &[]), []);
     assert_eq!(worker.ask("HELLO 2 again").split(' ').next(), Some("ERROR"));
     let mut lost = Client::opted_in(&site, "HELLO 2 lost 1");

@@ -222,7 +222,9 @@ fn the_demonstration_works() {
     assert!(readme.lines().count() <= 80);
     let directory = tempfile::tempdir().unwrap();
     let typed = commands(&readme, "## Try it in two terminals");
-    let [make, serve, fetch, status, work, log] = &typed[..] else { panic!("{typed:#?}") };
+    let [make, serve, fetch, status, work, log, why, retry] = &typed[..] else {
+        panic!("{typed:#?}")
+    };
     let done = |command: &str| done(directory.path(), command);
     done(make);
     let daemon = shell(directory.path(), &format!("exec {serve}")).stderr(Stdio::null()).spawn();
@@ -235,6 +237,8 @@ fn the_demonstration_works() {
     assert_eq!(output.lines().count(), 100, "{output}");
     assert!(output.contains("7: 7 is a number\n"), "{output}");
     assert_eq!(done(log).matches("success").count(), 20);
+    assert!(done(why).contains("failed with exit code 1;"));
+    assert_eq!(done(retry), "Back in the queue: 1 task of 13.\n");
     done(fetch);
     wait_until("all are due again", || done(status).contains("Rows            100 waiting"));
     drop(daemon);

@@ -37,6 +37,23 @@ impl Template {
         Ok(())
     }
 
+    /// Refuses an argument that is a name in braces, and none of these: a placeholder that was mistyped.
+    pub fn refuse_unknown(&self, places: &[&str]) -> Result<(), String> {
+        let is_unknown = |argument: &&OsString| {
+            let name = argument.to_str().and_then(|it| it.strip_prefix('{')?.strip_suffix('}'));
+            let is_name =
+                |it: &str| it.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
+            name.is_some_and(|it| !it.is_empty() && is_name(it))
+                && places.iter().all(|place| *place != argument.as_os_str())
+        };
+        let Some(unknown) = self.arguments.iter().find(is_unknown) else { return Ok(()) };
+        Err(format!(
+            "{} is no placeholder; there are {}. --allow-shell-templates takes it as it is",
+            unknown.display(),
+            places.join(", ")
+        ))
+    }
+
     /// Whether a placeholder occurs in an argument.
     #[must_use]
     pub fn has_place(&self, place: &str) -> bool {
@@ -140,6 +157,21 @@ mod tests {
         ] {
             assert_eq!(check(taken), Ok(()), "{taken}");
         }
+    }
+
+    #[test]
+    fn what_is_mistyped_is_refused() {
+        let check = |arguments: &[&str]| {
+            let arguments = arguments.iter().map(OsString::from).collect();
+            let template = Template { program: "a".into(), arguments };
+            template.refuse_unknown(&["{key}", "{payload}"])
+        };
+        let error = check(&["{key}", "{kye}"]).unwrap_err();
+        assert!(
+            error.starts_with("{kye} is no placeholder; there are {key}, {payload}."),
+            "{error}"
+        );
+        assert_eq!(check(&["{key}", "{}", "{print $1}", "x{kye}", "{A}"]), Ok(()));
     }
 
     /// Placeholders are filled once, wherever they occur; what only looks like one stays.

@@ -39,7 +39,7 @@ pub(super) fn run(daemon: &DaemonArguments, failed: &FailedOnes) -> Result<(), F
         let keys: BTreeSet<&str> = tasks.iter().map(|task| task.key.as_str()).collect();
         format!("{}\n", serde_json::json!({"keys": keys.len(), "rows": rows, "held": held}))
     } else {
-        format!("Back in the queue: {}{}.\n", counted(rows, "row"), left_alone(held))
+        format!("Back in the queue: {}{}.\n", counted(rows, "task"), left_alone(held))
     })
 }
 

@@ -14,13 +14,13 @@ fn commands_are_told_their_job() {
     site.write("f.1.txt", "alpha  $(id) {key} \"x\"\n");
     let script = "printf '%s|' \"$@\" \"$SHIFTBOSS_KEY\" \"$SHIFTBOSS_PAYLOAD\" \
         \"$SHIFTBOSS_ATTEMPT\" \"$SHIFTBOSS_WORKER\"; echo; echo >&2 problem; printf end";
-    let command = ["sh", "-c", script, "sh", "{key}", "a{payload}b", "{other}"];
+    let command = ["sh", "-c", script, "sh", "{key}", "a{payload}b", "{other}x"];
     let work = work(&site, &["--once", "--name", "me-1"], &command).output();
     let Output { status, stdout, .. } = work.unwrap();
     assert_eq!(status.code(), Some(0));
     let payload = " $(id) {key} \"x\"";
     let attempt = &site.sql("SELECT attempt FROM ended")[0];
-    let told = format!("alpha: alpha|a{payload}b|{{other}}|alpha|{payload}|{attempt}|me-1|\n");
+    let told = format!("alpha: alpha|a{payload}b|{{other}}x|alpha|{payload}|{attempt}|me-1|\n");
     let expected = format!("{told}alpha: problem\nalpha: end\n");
     assert_eq!(String::from_utf8(stdout).unwrap(), expected);
     assert_eq!(site.sql(ATTEMPTS), ["alpha|0"]);
