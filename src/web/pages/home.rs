@@ -103,20 +103,25 @@ fn numbers(queue: &QueueStatus, last_day: Option<&StatsGroup>, now: i64) -> Vec<
         longest_wait(queue, now),
         number("done in 24 h", last_day.map_or(0, |group| group.jobs).to_string()),
         number("cycle time", cycle.map_or("-".to_owned(), span)),
-        with_list("failed", queue.failed, "tasks?status=failed"),
-        with_list("delayed", queue.delayed, "tasks?status=delayed"),
-        with_list("dead letters", queue.dead_letters, "tasks?status=dead_letter"),
-        with_list("held", queue.held, "held"),
+        with_list("failed", "which failed", queue.failed, "tasks?status=failed"),
+        with_list("delayed", "which are delayed", queue.delayed, "tasks?status=delayed"),
+        with_list(
+            "dead letters",
+            "which are dead letters",
+            queue.dead_letters,
+            "tasks?status=dead_letter",
+        ),
+        with_list("held", "which are held", queue.held, "held"),
     ];
     if queue.backed_off > 0 {
-        numbers.push(with_list("backed off", queue.backed_off, "held"));
+        numbers.push(with_list("backed off", "which are backed off", queue.backed_off, "held"));
     }
     numbers
 }
 
 /// How many there are, and where they are listed.
-fn with_list(name: &'static str, count: i64, list: &str) -> Number {
-    let of = Part { text: format!("which are {name}"), address: Some(list.to_owned()) };
+fn with_list(name: &'static str, which: &str, count: i64, list: &str) -> Number {
+    let of = Part { text: which.to_owned(), address: Some(list.to_owned()) };
     Number { name, value: count.to_string(), of: (count > 0).then_some(of) }
 }
 
