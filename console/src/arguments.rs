@@ -8,6 +8,7 @@ use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use shiftboss_runner::RunnerSettings;
 use shiftboss_runner::child::{CommandSpec, GRACE, Template};
+use shiftboss_runner::payload::PAYLOAD_FILE;
 
 use crate::exit::{ExitCode, Failure};
 
@@ -51,7 +52,7 @@ pub struct RunnerArguments {
     /// Run so many at a time
     #[arg(short = 'n', long, value_name = "JOBS", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub jobs: u16,
-    /// Replace {...} within the script of a shell's -c, too, where what they stand for is executed; pass unknown ones on
+    /// Replace {...} within the script of a shell's -c, too, where what they stand for is executed; take what looks mistyped
     #[arg(long)]
     allow_shell_templates: bool,
     /// Write the output to DIR/DAY/NAME.log, NAME being the job's key or the entry's name; without it, to standard output
@@ -81,8 +82,8 @@ impl RunnerArguments {
     }
 }
 
-/// A command to be run for many things. Unless they are allowed, places in a shell's script are refused, and what is no
-/// place.
+/// A command to be run for many things. Unless they are allowed, places in a shell's script are refused, and so are
+/// mistyped ones.
 pub fn template(
     command: Vec<OsString>,
     allow_scripts: bool,
@@ -92,7 +93,8 @@ pub fn template(
     let program = words.next().ok_or_else(|| Failure::usage("there is no COMMAND"))?;
     let template = Template { program, arguments: words.collect() };
     if !allow_scripts {
-        let refused = template.refuse_scripts(places).and(template.refuse_unknown(places));
+        let all = [places, &[PAYLOAD_FILE]].concat();
+        let refused = template.refuse_scripts(places).and_then(|()| template.refuse_mistyped(&all));
         refused.map_err(Failure::of(ExitCode::Usage))?;
     }
     Ok(template)

@@ -118,8 +118,9 @@ pub struct FetcherStatus {
     pub pending: i64,
     pub skipped: i64,
     pub older_runs: i64,
+    /// Of all its lists, as [`failed`](Self::failed).
     pub dead_letters: i64,
-    /// Of its list, the tasks that failed, and are not due by themselves.
+    /// Of all its lists, the tasks that failed, and are not due by themselves.
     pub failed: i64,
     /// Age by the run's number, if that is a time.
     pub age_seconds: Option<i64>,
@@ -184,6 +185,8 @@ pub enum KeyState {
     InFlight,
     /// Too many leases of it expired: a newer run of its fetcher, or `retry`, brings it back.
     DeadLetter,
+    /// Its task failed: a newer run of its fetcher, or `retry`, brings it back.
+    Failed,
     /// It was handed out: a newer run of its fetcher brings it back.
     Dispatched,
     Leaving,
@@ -229,7 +232,7 @@ pub struct KeyRow {
     pub complete: bool,
     pub state: RowState,
     pub expired_leases: i64,
-    /// For a dispatched row: how its own last attempt ended, if that is known.
+    /// For a row that was dispatched: how its own last attempt ended, if that is still known.
     pub exit_code: Option<i64>,
     pub payload: String,
 }
@@ -242,6 +245,8 @@ pub enum RowState {
     Waiting,
     InFlight,
     Dispatched,
+    /// It was dispatched and failed, and is not due by itself.
+    Failed,
     /// It was dispatched and failed, and waits again by itself when its time comes.
     Delayed,
     DeadLetter,

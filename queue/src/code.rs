@@ -73,11 +73,9 @@ pub fn served_of(text: &str) -> Option<Served> {
     let one = |pair: &str| {
         let (fetcher, attempt) = pair.split_once(':')?;
         let fetcher = FetcherId(fetcher.parse().ok()?);
-        let number = attempt.trim_end_matches(FAILED);
-        if number != attempt {
-            failed.insert(fetcher);
-        }
-        Some((fetcher, Attempt(number.parse().ok()?)))
+        let of_failed = attempt.strip_suffix(FAILED);
+        failed.extend(of_failed.map(|_| fetcher));
+        Some((fetcher, Attempt(of_failed.unwrap_or(attempt).parse().ok()?)))
     };
     let served = text.split_ascii_whitespace().map(one).collect::<Option<_>>()?;
     Some((served, failed))

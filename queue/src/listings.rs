@@ -34,14 +34,13 @@ pub enum Along {
     Held,
     /// Keys that are held for their failures, likewise.
     BackedOff,
-    /// Keys that have rows but nothing to hand out, whose last attempt failed and is no longer kept: by their ends, the
-    /// last one first.
-    EndedBadly,
+    /// Keys with a row that failed, by their [ends](crate::record::Record::failed_at), the last one first.
+    Failed,
 }
 
 impl Along {
     pub fn is_backward(self) -> bool {
-        matches!(self, Self::Held | Self::BackedOff | Self::EndedBadly)
+        matches!(self, Self::Held | Self::BackedOff | Self::Failed)
     }
 }
 
@@ -193,14 +192,6 @@ pub trait Listings {
         &mut self,
         number: i64,
         upto: i64,
-        count: usize,
-    ) -> Result<Vec<End>, Self::Error>;
-
-    /// Failed attempts whose task was not put back, before an end's number and not before a time: the last one first.
-    async fn failed(
-        &mut self,
-        before: i64,
-        since: Millis,
         count: usize,
     ) -> Result<Vec<End>, Self::Error>;
 

@@ -56,7 +56,7 @@ pub struct Record {
     pub rows: Vec<ListRow>,
     /// The attempt with which each fetcher was last served. Fetchers that were never served are missing.
     pub served: BTreeMap<FetcherId, Attempt>,
-    /// Those of them whose row failed then.
+    /// Those of them, but for single tasks, whose attempt ended with another code than 0.
     pub failed: BTreeSet<FetcherId>,
     pub singles: Singles,
     pub extras: Extras,
@@ -350,12 +350,22 @@ impl Record {
         self.served.get(&fetcher).copied().unwrap_or(Attempt(0))
     }
 
-    /// How the row ended with which this fetcher was served last.
+    /// How the attempt ended with which this fetcher was served last.
     pub(crate) fn set_failed(&mut self, fetcher: FetcherId, has_failed: bool) {
-        match has_failed {
+        match has_failed && fetcher != FetcherId::TASKS {
             true => self.failed.insert(fetcher),
             false => self.failed.remove(&fetcher),
         };
+    }
+
+    /// The end of the last attempt was corrected.
+    pub fn set_last_failed(&mut self, has_failed: bool) {
+        let last = self.last_attempt;
+        // Of a database that was taken over no attempt is known: what was served ended as the log says.
+        let is_last = |it: Attempt| it == last || last == Attempt(0);
+        let served = self.served.iter().filter(|(_, attempt)| is_last(**attempt));
+        let fetchers: Vec<FetcherId> = served.map(|(fetcher, _)| *fetcher).collect();
+        fetchers.into_iter().for_each(|fetcher| self.set_failed(fetcher, has_failed));
     }
 
     /// The row of each fetcher's newest run; no other row counts.

@@ -1,7 +1,7 @@
 //! The state of a key's tasks, for readers, derived from its record. The [rules](crate::rules) decide what may be done
 //! with them.
 
-use shiftboss_protocol::model::{Attempt, UnixSeconds};
+use shiftboss_protocol::model::UnixSeconds;
 
 use crate::context::Context;
 use crate::policy::failed_so_often;
@@ -58,23 +58,26 @@ impl Record {
             RowState::Delayed
         } else if self.dead_because(row.task()).is_some() {
             RowState::DeadLetter
+        } else if self.has_failed(row) {
+            RowState::Failed
         } else {
             RowState::Dispatched
         }
     }
 
-    /// Whether the newest row of its fetcher ended with another code than 0, and is not due by itself.
+    /// Whether its fetcher was served with an attempt that failed, and it is not due by itself.
     pub fn has_failed(&self, row: &ListRow) -> bool {
-        let is_last = [Attempt(0), self.served(row.fetcher)].contains(&self.last_attempt);
-        let last = self.last.filter(|last| is_last && last.finished.is_some());
-        let has_failed = match last {
-            Some(last) => last.exit_code.is_some_and(|code| code != 0),
-            None => self.failed.contains(&row.fetcher),
-        };
         let task = row.task();
         let is_out = self.flight.as_ref().is_some_and(|it| it.task.fetcher() == row.fetcher);
         let is_over = !self.is_armed(row) && !is_out && self.delay_of(task).is_none();
-        has_failed && is_over && self.dead_because(task).is_none()
+        self.failed.contains(&row.fetcher) && is_over && self.dead_because(task).is_none()
+    }
+
+    /// When the key's last attempt ended, or began, if it has a row that failed.
+    pub fn failed_at(&self) -> Option<UnixSeconds> {
+        let has_failed =
+            !self.failed.is_empty() && self.newest_rows().any(|row| self.has_failed(row));
+        self.last.filter(|_| has_failed).map(|last| last.finished.unwrap_or(last.started))
     }
 
     pub fn delay_of(&self, task: Task) -> Option<&Retry> {

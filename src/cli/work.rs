@@ -2,14 +2,11 @@
 
 use clap::Args;
 use shiftboss_protocol::verbs::{Lease, Name, checked};
-use shiftboss_runner::payload::PAYLOAD_FILE;
 
 use super::{RunnerArguments, absolute};
 use crate::exit::Failure;
 use crate::target::Asked;
 use crate::worker::Settings;
-
-const PLACES: [&str; 3] = ["{key}", "{payload}", PAYLOAD_FILE];
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -52,7 +49,7 @@ impl TryFrom<WorkArguments> for Settings {
         Ok(Self {
             socket: absolute(typed.target.socket("work")?)?,
             jobs: typed.runner.jobs.into(),
-            runner: typed.runner.settings(&PLACES)?,
+            runner: typed.runner.settings(&["{key}", "{payload}"])?,
             stdin: typed.stdin,
             name: typed.name,
             once: typed.once,

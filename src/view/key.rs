@@ -33,8 +33,9 @@ pub fn unheard_of(key: &str) -> Failure {
 pub fn render(why: &Why, now: i64) -> String {
     let said = sentences(why, now).into_iter().map(|(name, sentence)| line(name, &sentence));
     let mut out = line("Key", &cut(&why.key, KEY_WIDTH)) + &said.collect::<String>();
-    if why.last_result.as_ref().is_some_and(|last| last.exit_code.is_some_and(|code| code != 0)) {
-        let output = hint(format_args!("output LOG_DIR {}", quoted(&why.key)));
+    if why.rows.iter().any(|row| matches!(row.state, RowState::Failed | RowState::Delayed)) {
+        // It has no target.
+        let output = format!("`shiftboss output LOG_DIR {}`", quoted(&why.key));
         out += &line("Output", &format!("{output} shows it, if the worker has --log-dir LOG_DIR"));
     }
     out += &listings::rows(&why.rows).render();
@@ -57,7 +58,7 @@ pub fn sentences(why: &Why, now: i64) -> Vec<(&'static str, String)> {
         said.extend([("Before it", before(place)), ("Its turn", turn(why, now))]);
     }
     said.extend(why.in_flight.iter().map(|delivery| ("In flight", in_flight(delivery, now))));
-    if why.failed_single_tasks > 0 && !(why.state == KeyState::Dispatched && is_single(why)) {
+    if why.failed_single_tasks > 0 && !(why.state == KeyState::Failed && is_single(why)) {
         said.push(("Single tasks", format!("{} failed: {}", why.failed_single_tasks, again(why))));
     }
     said.push(("Last result", last_result(why, now)));
@@ -86,21 +87,19 @@ fn state(why: &Why) -> String {
         KeyState::DeadLetter if is_single(why) => {
             format!("a dead letter after {}: {}", counted(expired, "expired lease"), again(why))
         }
-        KeyState::Dispatched if is_single(why) => format!("failed: {}", again(why)),
+        KeyState::Failed if is_single(why) => format!("failed: {}", again(why)),
         KeyState::DeadLetter => format!(
             "dead-lettered after {}: it runs again when its fetcher's next list names it, or by {}",
             counted(expired, "expired lease"),
             line_of("retry", why)
         ),
-        KeyState::Dispatched => match failure(why) {
-            Some(code) => format!(
-                "failed with exit code {code}; due again with its fetcher's next list{}",
-                or_now(why)
-            ),
-            None => {
-                format!("already ran for this list; due again with the next one{}", or_now(why))
-            }
-        },
+        KeyState::Failed => {
+            let code = failure(why).map_or(String::new(), |code| format!(" with exit code {code}"));
+            format!("failed{code}; due again with its fetcher's next list{}", or_now(why))
+        }
+        KeyState::Dispatched => {
+            format!("already ran for this list; due again with the next one{}", or_now(why))
+        }
         KeyState::Leaving => "leaving: its run is being deleted".to_owned(),
         KeyState::Unlisted => "not queued: no fetcher lists it".to_owned(),
     }
@@ -259,9 +258,9 @@ pub fn row_state(row: &KeyRow) -> &'static str {
         RowState::InFlight => "in flight",
         RowState::Dispatched => match row.exit_code {
             Some(0) => "done",
-            Some(_) => "failed",
-            None => "ended",
+            _ => "ended",
         },
+        RowState::Failed => "failed",
         RowState::Delayed => "failed, and is tried again",
         RowState::DeadLetter => "dead-lettered",
         RowState::Hidden => "hidden by a newer run",
@@ -327,7 +326,6 @@ State           waiting
 Before it       7 keys: b, c, d, e, f, ...
 Its turn        in about 4m (120 jobs ended in the last hour)
 Last result     exit code 1, ended 10s ago, took 1m 30s
-Output          `shiftboss output LOG_DIR alpha` shows it, if the worker has --log-dir LOG_DIR
 Fetcher   run         file      row                    payload
 repology  1700000001  complete  waiting                1.0 1.1
 repology  1700000000  complete  hidden by a newer run  1.0 1.1
@@ -358,8 +356,8 @@ repology  1700000000  complete  hidden by a newer run  1.0 1.1
     #[test]
     fn rows_that_failed() {
         let mut row = waiting().rows.remove(0);
-        (row.state, row.exit_code) = (RowState::Dispatched, Some(3));
-        let (state, rows) = (KeyState::Dispatched, vec![row]);
+        (row.state, row.exit_code) = (RowState::Failed, Some(3));
+        let (state, rows) = (KeyState::Failed, vec![row]);
         let failed = Why { state, rows, place: None, failed_single_tasks: 1, ..waiting() };
         let text = render(&failed, 5_100);
         let expected = "State           failed with exit code 3; due again with its fetcher's next list, or now by `shiftboss retry alpha`\n\
@@ -398,7 +396,7 @@ Last result     none is known
             fetcher: TASKS_FETCHER.to_owned(),
             run: 1,
             complete: true,
-            state: RowState::Dispatched,
+            state: RowState::Failed,
             expired_leases: 2,
             exit_code: None,
             payload: String::new(),
@@ -406,7 +404,7 @@ Last result     none is known
         let text =
             |state| super::state(&Why { state, place: None, rows: vec![row.clone()], ..waiting() });
         let then = "`shiftboss retry alpha` runs it again, `shiftboss cancel alpha` deletes it";
-        assert_eq!(text(KeyState::Dispatched), format!("failed: {then}"));
+        assert_eq!(text(KeyState::Failed), format!("failed: {then}"));
         assert_eq!(
             text(KeyState::DeadLetter),
             format!("a dead letter after 2 expired leases: {then}")

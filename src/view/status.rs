@@ -3,7 +3,7 @@
 
 use shiftboss_protocol::answers::live::{BrokerLive, Live};
 use shiftboss_protocol::answers::{
-    DaemonState, DaemonStatus, HOLDERS_MAX, QueueStatus, RelayStatus, Waiting,
+    DaemonState, DaemonStatus, FetcherStatus, HOLDERS_MAX, QueueStatus, RelayStatus, Waiting,
 };
 use shiftboss_queue::sums::total;
 
@@ -173,10 +173,15 @@ fn rows(queue: &QueueStatus) -> String {
     )
 }
 
-/// Rows that ended, however, until their fetchers' next lists: whatever was handed out, and is no more.
+/// Tasks of newest lists that ended, however, and wait for the next one; and single tasks that failed. Rows of older
+/// lists are left out: a newer one may hide them before they ran.
 pub fn ended(queue: &QueueStatus) -> i64 {
+    let add = |sum: i64, list: &FetcherStatus| {
+        sum.saturating_add(list.lines.saturating_sub(list.pending))
+    };
+    let handed_out = queue.fetchers.iter().fold(0, add);
     let others = [queue.rows.in_flight, queue.delayed, queue.dead_letters];
-    others.into_iter().fold(queue.rows.dispatched, i64::saturating_sub).max(0)
+    others.into_iter().fold(handed_out, i64::saturating_sub).max(0)
 }
 
 fn oldest(queue: &QueueStatus, now: i64) -> String {

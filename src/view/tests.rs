@@ -139,7 +139,7 @@ Rejected        a.b.txt: no number (1s ago)
 Draining        nothing is handed out, and the daemon stops at the end of 2 jobs in flight
 Paused          nothing is handed out until `shiftboss resume`
 Dead letters    1 task lost too many leases: `shiftboss tasks --status dead_letter` lists them
-Single tasks    3 failed or are dead letters: each is kept until `shiftboss retry` or `shiftboss cancel`
+Not done        3 single tasks, kept until `shiftboss retry KEY` or `shiftboss cancel KEY`: `shiftboss tasks --fetcher @tasks` lists them
 Log             17 lines dropped: nobody read the daemon's standard error for a time
 Fetcher   run         state     lines  waiting  failed  skipped  dead letters  age    older runs  next run  failed with
 repology  1000000000  complete  7      3        0       1        0             1h 1m  0           -         exit code 7

@@ -187,11 +187,10 @@ fn ended(snapshot: &Snapshot) -> impl Iterator<Item = Trouble> {
         warning("dead letters", format!("{tasks} lost too many leases: {how} lists them"))
     });
     let failed = (queue.single_tasks_ended > 0).then(|| {
-        let are =
-            if queue.single_tasks_ended == 1 { "is a dead letter" } else { "are dead letters" };
-        let (count, retry, cancel) = (queue.single_tasks_ended, hint("retry"), hint("cancel"));
-        let text = format!("{count} failed or {are}: each is kept until {retry} or {cancel}");
-        warning("single tasks", text)
+        let count = counted(queue.single_tasks_ended, "single task");
+        let (list, retry) = (hint("tasks --fetcher @tasks"), hint("retry KEY"));
+        let cancel = hint("cancel KEY");
+        warning("not done", format!("{count}, kept until {retry} or {cancel}: {list} lists them"))
     });
     let dropped = snapshot.live().map_or(0, |live| live.dropped_log_lines);
     let dropped = (dropped > 0).then(|| {

@@ -324,7 +324,7 @@ fn whose_rule_it_is() {
     site.wait_count(1);
     assert_eq!(fails("bravo"), "delayed");
     said(&site, &["add", "alpha", "2"]);
-    assert_eq!(fails("alpha"), "dispatched");
+    assert_eq!(fails("alpha"), "failed");
     let status = site.status_of("socket");
     assert_eq!((&status["delayed"], &status["single_tasks_ended"]), (&json!(1), &json!(1)));
 }

@@ -132,7 +132,12 @@ impl<S: Listings> Look<'_, S> {
         for ((fetcher, run), state) in header.runs.iter().filter(|it| !it.1.deleting).rev() {
             if last == Some(*fetcher) {
                 let newest = fetchers.last_mut();
-                newest.into_iter().for_each(|it| it.older_runs += 1);
+                let Counts { failed, dead, .. } = self.counts((*fetcher, *run));
+                newest.into_iter().for_each(|it| {
+                    it.older_runs += 1;
+                    it.failed = it.failed.saturating_add(failed);
+                    it.dead_letters = it.dead_letters.saturating_add(dead);
+                });
                 continue;
             }
             last = Some(*fetcher);

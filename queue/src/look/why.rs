@@ -213,7 +213,7 @@ impl<S: Listings> Look<'_, S> {
         }
         for (status, state) in [
             (SingleStatus::DeadLetter, RowState::DeadLetter),
-            (SingleStatus::Failed, RowState::Dispatched),
+            (SingleStatus::Failed, RowState::Failed),
             (SingleStatus::InFlight, RowState::InFlight),
             (SingleStatus::Waiting, RowState::Waiting),
         ] {
@@ -231,7 +231,7 @@ impl<S: Listings> Look<'_, S> {
 
 /// Whether its end may be shown.
 fn is_over(state: RowState) -> bool {
-    matches!(state, RowState::Dispatched | RowState::Delayed)
+    matches!(state, RowState::Dispatched | RowState::Failed | RowState::Delayed)
 }
 
 /// What makes it go ahead of others: an operator, or the rule by which one of its tasks is tried again.
@@ -264,6 +264,7 @@ fn key_state(rows: &[KeyRow], is_in_flight: bool, is_free: bool, is_on_hold: boo
         (_, true) => KeyState::Waiting,
         _ if has(RowState::Delayed) => KeyState::Delayed,
         _ if has(RowState::DeadLetter) => KeyState::DeadLetter,
+        _ if has(RowState::Failed) => KeyState::Failed,
         _ if has(RowState::Dispatched) => KeyState::Dispatched,
         _ if !rows.is_empty() => KeyState::Leaving,
         _ => KeyState::Unlisted,

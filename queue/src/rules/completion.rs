@@ -31,6 +31,7 @@ pub fn finish_key(record: &mut Record, exit_code: i64, context: &Context) -> Opt
     }
     if let Some(last) = &mut record.last {
         (last.finished, last.exit_code) = (Some(context.seconds()), Some(exit_code));
+        record.set_last_failed(exit_code != 0);
     }
     None
 }

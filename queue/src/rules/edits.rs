@@ -37,6 +37,9 @@ pub fn edit_log(
     let attempt =
         if ends { completion::finish(record, last.exit_code.unwrap_or(0), context) } else { None };
     record.set_last(last);
+    if let Some(exit_code) = last.exit_code {
+        record.set_last_failed(exit_code != 0);
+    }
     record.is_claimed = last.finished.is_none() && record.flight.is_none();
     Ok(attempt)
 }

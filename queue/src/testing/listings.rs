@@ -10,7 +10,7 @@ use crate::code;
 use crate::documents::DAEMON;
 use crate::listings::{Along, Document, End, EndsOf, Head, Listings, Spot, Summed, SumsOf, read};
 use crate::place::Place;
-use crate::record::{Millis, Record, SingleStatus, Task};
+use crate::record::{Record, SingleStatus, Task};
 use crate::records::{KeyId, Name, Payload, Stored};
 use crate::sums::Hour;
 use shiftboss_protocol::answers::KnownKey;
@@ -33,12 +33,7 @@ impl Memory {
             Along::Dead => listed.dead.then_some(0),
             Along::Held => listed.held,
             Along::BackedOff => listed.backed_off,
-            Along::EndedBadly => {
-                let last = record.last.filter(|last| is_bad(last.exit_code))?;
-                let kept =
-                    self.end(record.last_attempt).is_some_and(|it| is_bad(it.attempt.exit_code));
-                last.finished.filter(|_| turn.is_none() && !record.rows.is_empty() && !kept)
-            }
+            Along::Failed => record.failed_at(),
         }
     }
 
@@ -59,32 +54,10 @@ impl Memory {
         self.all_ends().find(|end| end.attempt.attempt == attempt)
     }
 
-    fn record(&self, key: &Key) -> Option<&Record> {
-        self.kept.keys.get(&(key.jitter(), key.clone())).map(|it| &it.0)
-    }
-
-    /// It failed, and its task was not put back since.
-    fn is_failed(&self, end: &End) -> bool {
-        let it = &end.attempt;
-        let was_not_put_back = match it.task {
-            Task::Single { number } => {
-                self.kept.singles.get(&number).is_some_and(|it| it.status == SingleStatus::Failed)
-            }
-            Task::Row { fetcher, .. } => self.record(&it.key).is_some_and(|record| {
-                record.rows.iter().any(|row| row.fetcher == fetcher && row.armed < it.attempt)
-            }),
-        };
-        is_bad(it.exit_code) && was_not_put_back
-    }
-
     fn singles_with(&self, is_meant: impl Fn(i64, &Single) -> bool, count: usize) -> Vec<Spot> {
         let singles = self.kept.singles.iter().filter(|(number, it)| is_meant(**number, it));
         singles.map(|(number, it)| (*number, self.id(&it.key))).take(count).collect()
     }
-}
-
-fn is_bad(exit_code: Option<i64>) -> bool {
-    exit_code.is_some_and(|code| code != 0)
 }
 
 impl Listings for Memory {
@@ -220,12 +193,6 @@ impl Listings for Memory {
     async fn ends_behind(&mut self, number: i64, upto: i64, count: usize) -> Result<Vec<End>> {
         let is_meant = |end: &End| end.number > number && end.number <= upto;
         Ok(self.all_ends().filter(is_meant).take(count).collect())
-    }
-
-    async fn failed(&mut self, before: i64, since: Millis, count: usize) -> Result<Vec<End>> {
-        let is_meant =
-            |end: &End| end.number < before && end.attempt.ended >= since && self.is_failed(end);
-        Ok(self.all_ends().rev().filter(is_meant).take(count).collect())
     }
 
     async fn floor(&mut self, before: i64, count: usize) -> Result<Option<i64>> {

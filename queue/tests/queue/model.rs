@@ -252,19 +252,6 @@ impl Model {
         };
     }
 
-    /// By the log, as long as that is of this fetcher's turn.
-    fn has_failed(&self, key: &str, fetcher: i64) -> bool {
-        let of = (key.to_owned(), fetcher);
-        let mut ends = self.ends.iter().rev();
-        let last = ends.find(|(_, (how, it))| it.key == key && *how != "undone");
-        match self.last.get(key) {
-            Some((_, Some(_), code)) if last.map(|it| it.0) == self.turns.get(&of) => {
-                *code != Some(0)
-            }
-            _ => self.failed.contains(&of),
-        }
-    }
-
     fn sum_up(&mut self, out: &Out, outcome: &'static str) {
         self.summed.insert(out.attempt, (self.now, outcome, out.clone()));
     }
@@ -364,7 +351,7 @@ impl Model {
                 out.is_of(it) || out.key == it.key && it.fetcher > 0 && out.fetcher == it.fetcher
             };
             let is_out = self.out.iter().any(is_out);
-            let has_failed = it.fetcher == 0 || self.has_failed(&it.key, it.fetcher);
+            let has_failed = it.fetcher == 0 || self.failed.contains(&(it.key.clone(), it.fetcher));
             let is_over = !it.waits && !it.dead && it.due.is_none() && self.is_newest(it);
             counts[0] += 1;
             counts[1] += i64::from(it.waits && self.is_newest(it));

@@ -144,7 +144,7 @@ fn every_single_task_counts() {
     );
     assert_eq!(at.tasks(TaskStatus::InFlight), ["a @tasks.2, w, attempt 2"]);
     assert_eq!(at.tasks(TaskStatus::Failed), ["a @tasks.1, failure 3"]);
-    let rows = ["1 Dispatched 3", "2 InFlight", "3 Waiting", "4 Waiting", "5 Waiting"];
+    let rows = ["1 Failed 3", "2 InFlight", "3 Waiting", "4 Waiting", "5 Waiting"];
     assert_eq!(at.rows("a"), (KeyState::InFlight, rows.map(|it| format!("@tasks.{it}")).to_vec()));
     let why = at.why("a");
     assert_eq!((why.failed_single_tasks, why.last_result.unwrap().exit_code), (1, Some(3)));
@@ -170,10 +170,7 @@ fn where_a_key_is() {
     script.run("at 5; ready; ready; done 3 7");
     let at = At::new(&script, 9);
     assert_eq!(at.rows("a").1[0], "f.2 Dispatched 0");
-    assert_eq!(
-        (at.rows("a").0, at.rows("a").1[2].as_str()),
-        (KeyState::Dispatched, "g.1 Dispatched 7")
-    );
+    assert_eq!((at.rows("a").0, at.rows("a").1[2].as_str()), (KeyState::Failed, "g.1 Failed 7"));
     assert_eq!(at.tasks(TaskStatus::Failed), ["a g.1, failure 7"]);
     let out = at.why("b").in_flight.unwrap();
     assert_eq!((out.attempt, out.since, out.held_until), (Some(2), NOW + 5, Some(NOW + 43_206)));
@@ -207,6 +204,30 @@ fn each_task_fails_for_itself() {
     assert_eq!(At::new(&script, 9).tasks(TaskStatus::Failed), both[1..]);
     script.run("log a 1 2 0");
     assert_eq!(At::new(&script, 9).tasks(TaskStatus::Failed), [""; 0]);
+}
+
+/// Whatever became of the attempts, of their codes, and of the key's other tasks: count, listing, and key agree.
+#[test]
+fn what_failed_is_failed() {
+    let mut script =
+        run("list f.1 a; ready; finish a 0; finish a 3; list g.1 a; ready; finish a 0");
+    let failed = |script: &Script| {
+        let at = At::new(script, 9);
+        let row = at.rows("a").1.into_iter().find(|row| row.starts_with("f.1"));
+        (at.status().failed, at.tasks(TaskStatus::Failed), row.unwrap())
+    };
+    let right = |row: &str| (1, vec!["a f.1, failure".to_owned()], row.to_owned());
+    assert_eq!(failed(&script), right("f.1 Failed 0"));
+    let mut store = script.engine.take().unwrap().into_store();
+    subject::forget_ends(&mut store);
+    let mut engine = Engine::new(store.reopened(), Settings::default());
+    started(&mut engine, &Settings::default());
+    script.engine = Some(engine);
+    assert_eq!(failed(&script), right("f.1 Failed"));
+    script.run("add a=1");
+    assert_eq!(failed(&script), right("f.1 Failed"));
+    script.run("retry a -> back 2");
+    assert_eq!((failed(&script).0, failed(&script).1.len()), (0, 0));
 }
 
 #[test]

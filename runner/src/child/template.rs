@@ -37,21 +37,21 @@ impl Template {
         Ok(())
     }
 
-    /// Refuses an argument that is a name in braces, and none of these: a placeholder that was mistyped.
-    pub fn refuse_unknown(&self, places: &[&str]) -> Result<(), String> {
-        let is_unknown = |argument: &&OsString| {
-            let name = argument.to_str().and_then(|it| it.strip_prefix('{')?.strip_suffix('}'));
-            let is_name =
-                |it: &str| it.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
-            name.is_some_and(|it| !it.is_empty() && is_name(it))
-                && places.iter().all(|place| *place != argument.as_os_str())
-        };
-        let Some(unknown) = self.arguments.iter().find(is_unknown) else { return Ok(()) };
-        Err(format!(
-            "{} is no placeholder; there are {}. --allow-shell-templates takes it as it is",
-            unknown.display(),
-            places.join(", ")
-        ))
+    /// Refuses an argument that is almost one of these placeholders: it was mistyped, and would be passed on as it is.
+    pub fn refuse_mistyped(&self, places: &[&str]) -> Result<(), String> {
+        for argument in self.arguments.iter().filter_map(|argument| argument.to_str()) {
+            let is_in_braces = argument.starts_with('{') && argument.ends_with('}');
+            let is_meant = |place: &&&str| strsim::osa_distance(argument, place) == 1;
+            if is_in_braces
+                && !places.contains(&argument)
+                && let Some(meant) = places.iter().find(is_meant)
+            {
+                return Err(format!(
+                    "{argument} is no placeholder: did you mean {meant}? --allow-shell-templates takes it as it is"
+                ));
+            }
+        }
+        Ok(())
     }
 
     /// Whether a placeholder occurs in an argument.
@@ -164,14 +164,16 @@ mod tests {
         let check = |arguments: &[&str]| {
             let arguments = arguments.iter().map(OsString::from).collect();
             let template = Template { program: "a".into(), arguments };
-            template.refuse_unknown(&["{key}", "{payload}"])
+            template.refuse_mistyped(&["{key}", "{payload}"])
         };
-        let error = check(&["{key}", "{kye}"]).unwrap_err();
-        assert!(
-            error.starts_with("{kye} is no placeholder; there are {key}, {payload}."),
-            "{error}"
-        );
-        assert_eq!(check(&["{key}", "{}", "{print $1}", "x{kye}", "{A}"]), Ok(()));
+        for (mistyped, meant) in
+            [("{kye}", "{key}"), ("{keys}", "{key}"), ("{paylod}", "{payload}")]
+        {
+            let error = check(&["{key}", mistyped]).unwrap_err();
+            let right = format!("{mistyped} is no placeholder: did you mean {meant}?");
+            assert!(error.starts_with(&right), "{error}");
+        }
+        assert_eq!(check(&["{key}", "{}", "{print}", "{name}", "x{kye}", "key", "{key"]), Ok(()));
     }
 
     /// Placeholders are filled once, wherever they occur; what only looks like one stays.

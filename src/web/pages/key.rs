@@ -42,7 +42,10 @@ pub(super) fn ask(sight: &Sight<'_>, asked: &Asked) -> ReadResult<(StatusCode, K
     let frame = sight.frame(&text(key));
     let rows = || why.iter().flat_map(|Why { rows, .. }| rows);
     let is_ended = |row: &KeyRow| {
-        matches!(row.state, RowState::Dispatched | RowState::Delayed | RowState::DeadLetter)
+        matches!(
+            row.state,
+            RowState::Dispatched | RowState::Failed | RowState::Delayed | RowState::DeadLetter
+        )
     };
     let is_held = why.as_ref().is_some_and(|why| why.hold.is_some());
     let is_bumped = why.as_ref().is_some_and(|why| why.bump.is_some());

@@ -282,7 +282,7 @@ fn owner(row: &Row, at: usize) -> StoreResult<Option<Arc<str>>> {
 pub(crate) const READY: i16 = 1;
 pub(crate) const HELD: i16 = 2;
 pub(crate) const IN_FLIGHT: i16 = 3;
-pub(crate) const ENDED_BADLY: i16 = 4;
+pub(crate) const FAILED: i16 = 4;
 pub(crate) const CLAIMED: i16 = 5;
 
 fn get<'r, T: FromSql<'r>>(row: &'r Row, at: usize) -> StoreResult<T> {

@@ -9,7 +9,7 @@ use shiftboss_queue::documents::{DAEMON, Gone};
 use shiftboss_queue::listings::{
     Along, Document, End, EndsOf, Head, Joined, Listings, Spot, Summed, SumsOf, read,
 };
-use shiftboss_queue::record::{FetcherId, Millis, SingleStatus, Task};
+use shiftboss_queue::record::{FetcherId, SingleStatus, Task};
 use shiftboss_queue::records::{KeyId, Payload, StoreError, StoreResult, Stored};
 use shiftboss_queue::sums::Hour;
 use tokio_postgres::types::FromSql;
@@ -17,7 +17,7 @@ use tokio_postgres::{Client, Row};
 
 use crate::error::{classify, odd};
 use crate::header::{self, whole};
-use crate::load::{self, CLAIMED, ENDED_BADLY, HELD, IN_FLIGHT, READY, both, documents, ends};
+use crate::load::{self, CLAIMED, HELD, IN_FLIGHT, READY, both, documents, ends};
 use crate::wire::{Ask, Wire, ask};
 
 /// Does not wait for an administrator's lock on a table, or for a migration.
@@ -28,11 +28,10 @@ const BEGIN: &str =
 const PLACES: &str =
     "SELECT at, key FROM places WHERE kind = $1 AND (at, key) > ($2::int8, $3::int8)
     ORDER BY at, key LIMIT $4::int8";
-const BADLY: &str = "SELECT p.at, p.key FROM places p JOIN keys k ON k.id = p.key
-    WHERE p.kind = $1 AND (p.at, p.key) < ($2::int8, $3::int8) AND k.turn IS NULL
-        AND EXISTS (SELECT FROM rows WHERE rows.key = k.id)
-        AND NOT EXISTS (SELECT FROM attempts a WHERE a.attempt = k.last_attempt AND a.exit_code <> 0)
-    ORDER BY p.at DESC, p.key DESC LIMIT $4::int8";
+/// The same backward.
+const PLACES_BACK: &str =
+    "SELECT at, key FROM places WHERE kind = $1 AND (at, key) < ($2::int8, $3::int8)
+    ORDER BY at DESC, key DESC LIMIT $4::int8";
 /// Keys with extras, at most $3 after the number $1 and the id $2.
 const LANE: &str = "SELECT lane, key FROM extras
     WHERE lane IS NOT NULL AND (lane, key) > ($1::int8, $2::int8) ORDER BY lane, key LIMIT $3::int8";
@@ -75,14 +74,6 @@ const BACK: &str = ends!(
 const ONWARD: &str = ends!(
     "SELECT * FROM attempts WHERE ended > $1 AND ended <= $2 ORDER BY ended LIMIT $3::int8",
     "ORDER BY ended"
-);
-const FAILED: &str = ends!(
-    "SELECT * FROM attempts WHERE ended < $1 AND ended_ms >= $2 AND exit_code <> 0 AND CASE fetcher
-        WHEN 0 THEN EXISTS (SELECT FROM tasks WHERE number = attempts.run AND status = 'failed')
-        ELSE EXISTS (SELECT FROM rows WHERE rows.key = attempts.key AND rows.fetcher = attempts.fetcher
-            AND rows.armed < attempts.attempt) END
-        ORDER BY ended DESC LIMIT $3::int8",
-    "ORDER BY ended DESC"
 );
 const CHAIN: &str = ends!(
     "WITH RECURSIVE chain AS (
@@ -273,7 +264,7 @@ impl Listings for Moment {
             Along::ClassicHeld => ask!(PLACES, HELD, at, key, count),
             Along::Out => ask!(PLACES, IN_FLIGHT, at, key, count),
             Along::Claimed => ask!(PLACES, CLAIMED, at, key, count),
-            Along::EndedBadly => ask!(BADLY, ENDED_BADLY, at, key, count),
+            Along::Failed => ask!(PLACES_BACK, load::FAILED, at, key, count),
             Along::Lane => ask!(LANE, at, key, count),
             Along::Delayed => ask!(DELAYED, at, key, count),
             Along::Held => ask!(OPERATORS, at, key, count),
@@ -378,10 +369,6 @@ impl Listings for Moment {
             batches.retain(|batch| now.contains(batch));
         }
         Err(StoreError::Busy("a daemon does not end what it writes".to_owned()))
-    }
-
-    async fn failed(&mut self, before: i64, since: Millis, count: usize) -> StoreResult<Vec<End>> {
-        self.rows(ask!(FAILED, before, since, limit(count)), load::end).await
     }
 
     async fn floor(&mut self, before: i64, count: usize) -> StoreResult<Option<i64>> {

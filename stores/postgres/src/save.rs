@@ -12,7 +12,7 @@ use shiftboss_queue::records::{Change, KeyId, Stored};
 use shiftboss_queue::standing::Listed;
 
 use crate::front::At;
-use crate::load::{CLAIMED, ENDED_BADLY, HELD, IN_FLIGHT, READY};
+use crate::load::{CLAIMED, FAILED, HELD, IN_FLIGHT, READY};
 use crate::wire::{Ask, ask, columns, put};
 
 /// The columns of a record's fixed part, in the order of [`Keys`].
@@ -22,29 +22,31 @@ macro_rules! keys {
             $before,
             "unnest($1::int8[], $2::bytea[], $3::int8[], $4::int8[], $5::int8[], $6::int8[], $7::bool[], $8::text[], $9::int8[],
                 $10::int8[], $11::int8[], $12::int8[], $13::int8[], $14::int8[], $15::int8[], $16::text[], $17::int8[],
-                $18::int8[], $19::text[], $20::text[], $21::int8[], $22::bool[], $23::bool[])",
+                $18::int8[], $19::text[], $20::text[], $21::int8[], $22::bool[], $23::bool[], $24::int8[])",
             $after
         )
     };
 }
 const INSERT_KEYS: &str = keys!(
     "INSERT INTO keys (id, key, since, started, finished, exit_code, claimed, served, waiting, failed, dead, last_attempt, attempt,
-        fetcher, run, worker, lease, started_ms, owner, before, turn, held, extra) SELECT * FROM ",
+        fetcher, run, worker, lease, started_ms, owner, before, turn, held, extra, failed_at) SELECT * FROM ",
     ""
 );
 const UPDATE_KEYS: &str = keys!(
     "UPDATE keys k SET since = s.since, started = s.started, finished = s.finished, exit_code = s.exit_code, claimed = s.claimed,
         served = s.served, waiting = s.waiting, failed = s.failed, dead = s.dead, last_attempt = s.last_attempt,
         attempt = s.attempt, fetcher = s.fetcher, run = s.run, worker = s.worker, lease = s.lease,
-        started_ms = s.started_ms, owner = s.owner, before = s.before, turn = s.turn, held = s.held, extra = s.extra FROM ",
+        started_ms = s.started_ms, owner = s.owner, before = s.before, turn = s.turn, held = s.held, extra = s.extra,
+        failed_at = s.failed_at FROM ",
     " AS s (id, key, since, started, finished, exit_code, claimed, served, waiting, failed, dead, last_attempt, attempt, fetcher,
-        run, worker, lease, started_ms, owner, before, turn, held, extra) WHERE k.id = s.id"
+        run, worker, lease, started_ms, owner, before, turn, held, extra, failed_at) WHERE k.id = s.id"
 );
 columns! { Keys {
     id: i64, key: Vec<u8>, since: Option<i64>, started: Option<i64>, finished: Option<i64>, exit_code: Option<i64>,
     claimed: bool, served: String, waiting: i64, failed: i64, dead: i64, last_attempt: i64, attempt: Option<i64>,
     fetcher: Option<i64>, run: Option<i64>, worker: Option<String>, lease: Option<i64>, started_ms: Option<i64>,
     owner: Option<String>, before: Option<String>, turn: Option<i64>, held: bool, extra: bool,
+    failed_at: Option<i64>,
 }}
 
 const INSERT_PLACES: &str = "INSERT INTO places (kind, at, key)
@@ -283,7 +285,7 @@ impl Keys {
             started_ms: flight.map(|it| it.started),
             owner: flight.and_then(|it| it.owner.as_ref()).map(ToString::to_string),
             before: flight.map(|it| json(&it.before)), turn: place.order.map(code::turn), held: place.classic_held,
-            extra: has_extras(record, place),
+            extra: has_extras(record, place), failed_at: record.failed_at(),
         }
     }
 }
@@ -315,11 +317,10 @@ fn places(record: &Record, place: Place) -> Vec<(i16, i64)> {
     let kind = if place.classic_held { HELD } else { READY };
     let turn = place.order.map(|turn| (kind, code::turn(turn)));
     let flight = record.flight.as_ref().map(|it| (IN_FLIGHT, it.attempt.0));
-    let badly = record.last.filter(|it| it.exit_code.is_some_and(|code| code != 0));
-    let badly = badly.and_then(|it| Some((ENDED_BADLY, it.finished?)));
+    let failed = record.failed_at().map(|at| (FAILED, at));
     let claimed = record.last.filter(|_| record.is_claimed && record.is_unfinished());
     let claimed = claimed.map(|it| (CLAIMED, it.started));
-    turn.into_iter().chain(flight).chain(badly).chain(claimed).collect()
+    turn.into_iter().chain(flight).chain(failed).chain(claimed).collect()
 }
 
 fn edit(key: KeyId, edit: &SingleEdit, minute: i64) -> Vec<Ask> {

@@ -26,7 +26,8 @@ CREATE TABLE keys (
     before       text,
     turn         int8,
     held         boolean NOT NULL,
-    extra        boolean NOT NULL
+    extra        boolean NOT NULL,
+    failed_at    int8
 ) WITH (fillfactor = 60, autovacuum_vacuum_scale_factor = 0.05);
 -- A key of 4 KiB has no room in an index.
 CREATE UNIQUE INDEX keys_by_key ON keys (sha256(key));
@@ -34,7 +35,7 @@ CREATE UNIQUE INDEX keys_by_key ON keys (sha256(key));
 CREATE INDEX keys_by_text ON keys (substr(key, 1, 64));
 
 -- What of keys is looked for, in order. kind: 1, the order of dispatch, at turn; 2, with --classic, keys that somebody has, at turn;
--- 3, in flight, at the attempt; 4, keys whose last attempt failed, at its end; 5, keys that somebody else started, at the start.
+-- 3, in flight, at the attempt; 4, keys with a row that failed, at their last end; 5, keys that somebody else started, at the start.
 CREATE TABLE places (
     kind int2 NOT NULL,
     at   int8 NOT NULL,

@@ -42,7 +42,7 @@ const ARRIVED: &str = "
         last_since = moved.last_since, paused = moved.paused, clock = moved.clock, ids = moved.ids FROM moved_header AS moved;
     SELECT setval('numbers', greatest(last_attempt, 0)), setval('ends', greatest(ends, 1), ends > 0) FROM moved_header;
     INSERT INTO places (kind, at, key) SELECT place.kind, at, id FROM keys,
-        LATERAL (VALUES (CASE WHEN held THEN 2 ELSE 1 END, turn), (3, attempt), (4, CASE WHEN exit_code <> 0 THEN finished END),
+        LATERAL (VALUES (CASE WHEN held THEN 2 ELSE 1 END, turn), (3, attempt), (4, failed_at),
             (5, CASE WHEN claimed AND finished IS NULL THEN started END)) AS place (kind, at)
     WHERE at IS NOT NULL ORDER BY 1, 2, 3";
 

@@ -21,12 +21,12 @@ const FORGOTTEN_STEP: i64 = 100;
 /// The key is the last column, so that it is not written again: its index would have to be, too.
 const INSERT: &str =
     "INSERT OR IGNORE INTO keys (since, started, finished, exit_code, claimed, served, waiting, failed, dead, last_attempt, attempt,
-    fetcher, run, worker, lease, started_ms, owner, before, turn, held, extra, id, key)
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23)";
+    fetcher, run, worker, lease, started_ms, owner, before, turn, held, extra, failed_at, id, key)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24)";
 const UPDATE: &str =
     "UPDATE keys SET since = ?1, started = ?2, finished = ?3, exit_code = ?4, claimed = ?5, served = ?6, waiting = ?7, failed = ?8,
     dead = ?9, last_attempt = ?10, attempt = ?11, fetcher = ?12, run = ?13, worker = ?14, lease = ?15, started_ms = ?16,
-    owner = ?17, before = ?18, turn = ?19, held = ?20, extra = ?21 WHERE id = ?22";
+    owner = ?17, before = ?18, turn = ?19, held = ?20, extra = ?21, failed_at = ?22 WHERE id = ?23";
 
 const PUT_ROW: &str =
     "INSERT INTO rows (key, fetcher, run, armed, reading, payload) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
@@ -237,7 +237,12 @@ fn fixed_part(record: &Record, place: Place) -> impl PartialEq {
         record;
     let singles = (singles.waiting, singles.failed, singles.dead);
     let place = (place.order, place.classic_held, has_extras(record, place));
-    ((since, last, is_claimed), (flight, served, failed, last_attempt), singles, place)
+    (
+        (since, last, is_claimed),
+        (flight, served, failed, record.failed_at(), last_attempt),
+        singles,
+        place,
+    )
 }
 
 fn has_extras(record: &Record, place: Place) -> bool {
@@ -278,6 +283,7 @@ fn write(
         place.order.map(code::turn),
         place.classic_held,
         has_extras(record, place),
+        record.failed_at(),
         id,
         key.map(Key::as_str),
     ];

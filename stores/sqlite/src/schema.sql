@@ -6,6 +6,7 @@
 -- attempt to before: the attempt that is out; of a single task fetcher is 0, and run the task's number; started_ms: in milliseconds;
 -- owner: the document of the relay that sees to it;
 -- before: what a take-back restores, as JSON. turn, held: its place (src/code.rs). extra: it has a row in extras.
+-- failed_at: when it ended last, if a row of it failed.
 CREATE TABLE keys (
     id           INTEGER PRIMARY KEY,
     key          TEXT NOT NULL,
@@ -29,7 +30,8 @@ CREATE TABLE keys (
     before       TEXT,
     turn         INTEGER,
     held         INTEGER NOT NULL,
-    extra        INTEGER NOT NULL
+    extra        INTEGER NOT NULL,
+    failed_at    INTEGER
 ) STRICT;
 CREATE UNIQUE INDEX keys_by_key ON keys (key);
 -- The order of dispatch; only with --classic, another one of keys that somebody has (held = 1).
@@ -37,8 +39,7 @@ CREATE INDEX in_order ON keys (held, turn) WHERE turn IS NOT NULL;
 CREATE INDEX in_flight ON keys (attempt) WHERE attempt IS NOT NULL;
 -- Those that somebody else started, and may be at.
 CREATE INDEX claimed ON keys (started) WHERE claimed = 1;
--- Keys whose last attempt failed, and that have nothing to be handed out; the one that ended last at the end.
-CREATE INDEX ended_badly ON keys (finished) WHERE exit_code <> 0 AND turn IS NULL;
+CREATE INDEX failed ON keys (failed_at) WHERE failed_at IS NOT NULL;
 
 -- Lines of lists that have a key. armed: the key's highest attempt when the row was put there. reading: of its file, in which it was
 -- seen last.

@@ -280,6 +280,9 @@ impl Writer<'_> {
     fn save(&mut self) -> Result<()> {
         let is_something = |it: &Record| it.last.is_some() || !it.rows.is_empty();
         let Some(mut record) = self.record.take().filter(is_something) else { return Ok(()) };
+        if let Some(LastRun { exit_code: Some(code), .. }) = record.last {
+            record.set_last_failed(code != 0);
+        }
         if record.is_claimed {
             self.taken.in_flight += 1;
             let attempt = Attempt(SERVED.0 + self.taken.in_flight.cast_signed());

@@ -97,6 +97,12 @@ impl Model {
             *self.minutes.entry((before.div_euclid(60), was.unwrap())).or_default() -= 1;
         }
         *self.minutes.entry((finished.div_euclid(60), code)).or_default() += 1;
+        let mut ends = self.ends.iter().rev();
+        let last = ends.find(|(_, (how, it))| it.key == key && *how != "undone");
+        let Some((attempt, fetcher)) = last.map(|it| (*it.0, it.1.1.fetcher)) else { return };
+        if self.turns.get(&(key.to_owned(), fetcher)) == Some(&attempt) {
+            self.ended(key, fetcher, code);
+        }
     }
 
     fn end_late(&mut self, out: Out, exit_code: i64) {

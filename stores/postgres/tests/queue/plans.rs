@@ -28,7 +28,6 @@ fn no_question_goes_through_a_table() {
     let plans = subject::wait(async {
         moment.client().simple_query("ANALYZE").await.unwrap();
         moment.sample(3).await.unwrap();
-        moment.failed(i64::MAX, 0, 9).await.unwrap();
         let (above, before, since, count) = (0, i64::MAX, 0, 9);
         let (outcomes, fetcher) = (&["success"][..], Some(FetcherId(1)));
         moment.ends(&EndsOf { above, before, outcomes, fetcher, since, count }).await.unwrap();

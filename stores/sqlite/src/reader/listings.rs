@@ -10,7 +10,7 @@ use shiftboss_queue::documents::DAEMON;
 use shiftboss_queue::listings::{
     Along, Document, End, EndsOf, Head, Listings, Spot, Summed, SumsOf, read,
 };
-use shiftboss_queue::record::{FetcherId, Millis, SingleStatus, Task};
+use shiftboss_queue::record::{FetcherId, SingleStatus, Task};
 use shiftboss_queue::records::{KeyId, Name, Payload, Stored};
 use shiftboss_queue::sums::Hour;
 
@@ -51,12 +51,9 @@ fn statement(along: Along) -> &'static str {
             "SELECT backed_off, key FROM extras WHERE backed_off IS NOT NULL AND (backed_off, key) < (?1, ?2)
             ORDER BY backed_off DESC, key DESC LIMIT ?3"
         }
-        Along::EndedBadly => {
-            "SELECT finished, id FROM keys INDEXED BY ended_badly
-            WHERE exit_code <> 0 AND turn IS NULL AND (finished, id) < (?1, ?2)
-                AND EXISTS (SELECT 1 FROM rows WHERE rows.key = keys.id)
-                AND NOT EXISTS (SELECT 1 FROM attempts WHERE attempts.attempt = last_attempt AND attempts.exit_code <> 0)
-            ORDER BY finished DESC, id DESC LIMIT ?3"
+        Along::Failed => {
+            "SELECT failed_at, id FROM keys INDEXED BY failed
+            WHERE failed_at IS NOT NULL AND (failed_at, id) < (?1, ?2) ORDER BY failed_at DESC, id DESC LIMIT ?3"
         }
     }
 }
@@ -85,13 +82,6 @@ const BACK: &str = ends!(
         AND (?4 IS NULL OR attempts.fetcher = ?4) AND ended_ms >= ?5 ORDER BY ended DESC LIMIT ?6"
 );
 const ONWARD: &str = ends!("WHERE ended > ?1 AND ended <= ?2 ORDER BY ended LIMIT ?3");
-const FAILED: &str = ends!(
-    "WHERE ended < ?1 AND ended_ms >= ?2 AND attempts.exit_code <> 0 AND iif(attempts.fetcher = 0,
-        EXISTS (SELECT 1 FROM tasks WHERE number = attempts.run AND status = 'failed'),
-        EXISTS (SELECT 1 FROM rows WHERE rows.key = attempts.key AND rows.fetcher = attempts.fetcher
-            AND rows.armed < attempts.attempt))
-    ORDER BY ended DESC LIMIT ?3"
-);
 const FLOOR: &str =
     "SELECT ended FROM attempts WHERE ended < ?1 ORDER BY ended DESC LIMIT 1 OFFSET ?2 - 1";
 
@@ -256,10 +246,6 @@ impl Listings for Moment {
 
     async fn ends_behind(&mut self, number: i64, upto: i64, count: usize) -> Result<Vec<End>> {
         self.connection().rows(ONWARD, (number, upto, limit(count)), load::end)
-    }
-
-    async fn failed(&mut self, before: i64, since: Millis, count: usize) -> Result<Vec<End>> {
-        self.connection().rows(FAILED, (before, since, limit(count)), load::end)
     }
 
     async fn floor(&mut self, before: i64, count: usize) -> Result<Option<i64>> {
