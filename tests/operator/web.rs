@@ -7,8 +7,6 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::Command;
 use std::time::Duration;
 
-use rustix::process::Pid;
-
 use crate::common::{Daemon, Site, wait_until};
 
 /// Longer than any answer takes.
@@ -86,10 +84,6 @@ pub fn to(address: &str, request: &str) -> Answer {
 }
 
 impl Page {
-    pub fn pid(&self) -> Pid {
-        self.process.pid()
-    }
-
     pub fn raw(&self, request: &str) -> Answer {
         to(&self.address, request)
     }

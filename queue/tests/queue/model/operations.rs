@@ -86,6 +86,7 @@ impl Model {
             self.end_late(late, code);
         } else if self.last.contains_key(key) {
             self.count_anew(key, self.now, code);
+            self.correct(key, code);
             let last = self.last.get_mut(key).unwrap();
             (last.1, last.2) = (Some(self.now), Some(code));
         }
@@ -97,6 +98,10 @@ impl Model {
             *self.minutes.entry((before.div_euclid(60), was.unwrap())).or_default() -= 1;
         }
         *self.minutes.entry((finished.div_euclid(60), code)).or_default() += 1;
+    }
+
+    /// The end of a key's last attempt is corrected: if its fetcher was not served since, its row ended so.
+    fn correct(&mut self, key: &str, code: i64) {
         let mut ends = self.ends.iter().rev();
         let last = ends.find(|(_, (how, it))| it.key == key && *how != "undone");
         let Some((attempt, fetcher)) = last.map(|it| (*it.0, it.1.1.fetcher)) else { return };
@@ -292,6 +297,9 @@ impl Model {
             // No attempt of ours ended.
             *self.minutes.get_mut(&(minute, last.exit_code.unwrap())).unwrap() -= 1;
             self.summed.remove(&attempt);
+        }
+        if let Some(code) = last.exit_code {
+            self.correct(key, code);
         }
         self.ahead.remove(key);
         self.last.insert(key.to_owned(), now);
