@@ -34,6 +34,7 @@ pub mod run_reader;
 pub mod service;
 pub mod storage;
 pub mod store;
+mod streaks;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod throttle;

@@ -8,11 +8,14 @@ use std::borrow::Cow;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use shiftboss_protocol::answers::live::Failing;
 use shiftboss_protocol::answers::metrics::{Counted, FetcherJobs, Histogram, OTHER_FETCHERS};
 use shiftboss_protocol::model::UnixSeconds;
 use shiftboss_protocol::wire::session::ErrorCode;
 use shiftboss_queue::error::{Rejected, StoreError};
 use shiftboss_queue::operation::{Ack, JobEnd, Outcome, RelayAnswer};
+
+use crate::streaks::Streaks;
 
 /// Most fetchers that are counted separately; any more are counted as one. A name has at most 255 bytes.
 const FETCHERS_MAX: usize = 1_000;
@@ -22,15 +25,19 @@ const COMMIT_MUTATIONS: &[f64] =
     &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1_024.0];
 
 /// See the module's documentation. A poisoned lock is still used: a count may be missing.
-pub struct Metrics(Mutex<Counted>);
+pub struct Metrics {
+    counted: Mutex<Counted>,
+    streaks: Mutex<Streaks>,
+}
 
 impl Default for Metrics {
     fn default() -> Self {
-        Self(Mutex::new(Counted {
+        let counted = Mutex::new(Counted {
             commit_seconds: Histogram::new(COMMIT_SECONDS),
             commit_mutations: Histogram::new(COMMIT_MUTATIONS),
             ..Counted::default()
-        }))
+        });
+        Self { counted, streaks: Mutex::default() }
     }
 }
 
@@ -39,8 +46,13 @@ impl Metrics {
         self.lock().clone()
     }
 
+    /// Workers and fetchers whose last jobs all failed.
+    pub fn failing(&self, now: UnixSeconds) -> Vec<Failing> {
+        self.streaks.lock().unwrap_or_else(PoisonError::into_inner).failing(now)
+    }
+
     fn lock(&self) -> MutexGuard<'_, Counted> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.counted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn connection_opened(&self) {
@@ -88,14 +100,14 @@ impl Metrics {
         *self.lock().storage_errors.entry(Cow::Borrowed(kind)).or_default() += 1;
     }
 
-    /// A batch was committed: what came of it, what ended, and how long it took.
+    /// A batch was committed: what came of it, what ended, and how long it took. Returns what has begun to fail.
     pub(crate) fn committed(
         &self,
         outcomes: &[Result<Outcome, Rejected>],
         ends: &[JobEnd],
         took: Duration,
         now: UnixSeconds,
-    ) {
+    ) -> Vec<Failing> {
         let mut counted = self.lock();
         counted.commit_seconds.add(took.as_secs_f64());
         // Exact up to 2^53.
@@ -108,6 +120,8 @@ impl Metrics {
                 counted.last_job_end = Some(now);
             }
         }
+        let mut streaks = self.streaks.lock().unwrap_or_else(PoisonError::into_inner);
+        ends.iter().flat_map(|end| streaks.count(end, now)).collect()
     }
 }
 
@@ -150,6 +164,7 @@ mod tests {
         JobEnd {
             attempt: Attempt(1),
             fetcher: fetcher.into(),
+            worker: None,
             outcome,
             took_ms,
             revisit_seconds: Some(took_ms),

@@ -28,9 +28,10 @@ use std::task::{self, Poll};
 use std::time::Duration;
 
 use actix::prelude::*;
+use shiftboss_protocol::answers::live::Failing;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
-use tracing::debug;
+use tracing::{debug, warn};
 
 use crate::clock::Clock;
 use crate::metrics::Metrics;
@@ -207,7 +208,15 @@ impl StorageActor {
             if let Ok(outcomes) = &outcomes
                 && replies.writes
             {
-                actor.metrics.committed(outcomes, &ends, begun.elapsed(), now.div_euclid(1_000));
+                let now = now.div_euclid(1_000);
+                for it in actor.metrics.committed(outcomes, &ends, begun.elapsed(), now) {
+                    let Failing { kind, name, jobs } = it;
+                    warn!(
+                        ?kind,
+                        name,
+                        "The last {jobs} jobs failed: something that they need may be broken."
+                    );
+                }
             }
             actor.applied(ctx, replies, outcomes);
         });

@@ -30,6 +30,10 @@ pub struct WorkArguments {
     /// Exit after N jobs
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub max_jobs: Option<u64>,
+    /// Exit with 1 after N jobs in a row that failed. Without it a worker whose last jobs, of 20 keys, all failed
+    /// within a second each goes on with one at a time, after pauses of up to a minute, until one succeeds
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub max_failures: Option<u64>,
     /// How long the daemon waits for a sign of life before it hands a job to another worker
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = lease)]
     pub lease: Lease,
@@ -55,6 +59,7 @@ impl TryFrom<WorkArguments> for Settings {
             once: typed.once,
             fail: typed.fail,
             jobs_max: typed.max_jobs,
+            failures_max: typed.max_failures,
             lease: typed.lease,
         })
     }

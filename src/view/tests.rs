@@ -1,7 +1,7 @@
 //! What `status` prints of a queue in all sorts of trouble, and what is wrong with it.
 
 use shiftboss_protocol::answers::live::{
-    BrokerLive, ConnectedWorker, Health, HeardRelay, Live, Outage, RangeLive,
+    BrokerLive, ConnectedWorker, Failing, FailingKind, Health, HeardRelay, Live, Outage, RangeLive,
 };
 use shiftboss_protocol::answers::{
     DaemonState, DaemonStatus, Done, EndedRun, FetcherRecord, FetcherStatus, Holding, NotStopped,
@@ -104,6 +104,11 @@ fn live() -> Live {
         workers: vec![connected("builder-3", 2, 7), connected("idle", 1, 3_700)],
         broker: None,
         dropped_log_lines: 17,
+        failing: vec![Failing {
+            kind: FailingKind::Worker,
+            name: "builder-3".to_owned(),
+            jobs: 120,
+        }],
     }
 }
 
@@ -140,6 +145,7 @@ Draining        nothing is handed out, and the daemon stops at the end of 2 jobs
 Paused          nothing is handed out until `shiftboss resume`
 Dead letters    1 task lost too many leases: `shiftboss tasks --status dead_letter` lists them
 Not done        3 single tasks, kept until `shiftboss retry KEY` or `shiftboss cancel KEY`: `shiftboss tasks --fetcher @tasks` lists them
+Worker builder-3 the last 120 jobs failed: `shiftboss log --failed` lists them
 Log             17 lines dropped: nobody read the daemon's standard error for a time
 Fetcher   run         state     lines  waiting  failed  skipped  dead letters  age    older runs  next run  failed with
 repology  1000000000  complete  7      3        0       1        0             1h 1m  0           -         exit code 7
@@ -267,7 +273,8 @@ fn those_who_take_part_are_as_documented() {
         ..QueueStatus::default()
     };
     let health = Health { in_flight: 0, draining: false, outage: None };
-    let live = Live { health, broker: Some(broker), dropped_log_lines: 0, ..live() };
+    let live =
+        Live { health, broker: Some(broker), dropped_log_lines: 0, failing: Vec::new(), ..live() };
     let snapshot = snapshot(queue, live);
     let text = render(&snapshot);
     let expected = "\

@@ -3,7 +3,7 @@
 
 use std::cmp::Reverse;
 
-use shiftboss_protocol::answers::live::{BrokerLive, Live};
+use shiftboss_protocol::answers::live::{BrokerLive, Failing, FailingKind, Live};
 use shiftboss_protocol::answers::{DaemonState, FetcherStatus, QueueStatus, RelayStatus};
 use shiftboss_protocol::model::TASKS_FETCHER;
 
@@ -200,5 +200,17 @@ fn ended(snapshot: &Snapshot) -> impl Iterator<Item = Trouble> {
             format!("{lines} dropped: nobody read the daemon's standard error for a time"),
         )
     });
-    dead.into_iter().chain(failed).chain(dropped)
+    let failing = snapshot.live().map_or(&[][..], |live| &live.failing);
+    let failing = failing.iter().map(|Failing { kind, name, jobs }| {
+        let kind = match kind {
+            FailingKind::Worker => "worker",
+            FailingKind::Fetcher => "jobs of fetcher",
+        };
+        let how = hint("log --failed");
+        warning(
+            format!("{kind} {}", shown(name)),
+            format!("the last {jobs} jobs failed: {how} lists them"),
+        )
+    });
+    dead.into_iter().chain(failed).chain(failing).chain(dropped)
 }

@@ -4,6 +4,7 @@
 //! speaks to the daemon over a [`connection`], and to the Python supervisor in the [`classic`] protocol.
 //! [`crate::runner`] runs the commands.
 
+mod caution;
 mod classic;
 mod client;
 mod connection;
@@ -44,6 +45,8 @@ pub struct Settings {
     pub fail: bool,
     /// Leave after this many jobs.
     pub jobs_max: Option<u64>,
+    /// Leave after this many failures in a row.
+    pub failures_max: Option<u64>,
     /// How long the daemon waits for a sign of life before it gives a job to another worker.
     pub lease: Lease,
 }
@@ -54,7 +57,8 @@ pub async fn run(settings: Settings, signals: &mut Signals) -> Result<Option<i32
     let shown = progress.clone();
     let runner = CommandRunner::new(settings.runner, move |text| shown.print(text))
         .map_err(Failure::of(ExitCode::CannotCreate))?;
-    let pool = watch::Sender::new(Pool::new(settings.once, settings.jobs_max));
+    let pool =
+        watch::Sender::new(Pool::new(settings.once, settings.jobs_max, settings.failures_max));
     let worker = settings.name.unwrap_or_else(host_and_process);
     let hello = Hello { worker, lease: settings.lease };
     let slot = |_| {
@@ -99,6 +103,8 @@ fn outcome(ended: Ended<GaveUp>, pool: &Pool, fail: bool, socket: &str) -> Resul
         (ExitCode::Unavailable, message)
     } else if let Some(why) = &pool.no_start {
         (ExitCode::CannotCreate, format!("no job can be started: {why}"))
+    } else if let Some(count) = pool.too_many_failures() {
+        (ExitCode::Found, format!("{count} jobs failed one after the other"))
     } else if let Some(why) = failures(pool.counts, pool.left).filter(|_| fail) {
         (ExitCode::Found, format!("not all jobs were done well: {why}"))
     } else {

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use shiftboss_protocol::model::Idle;
 
+use super::caution::{Caution, Failures};
 use crate::runner::Stop;
 
 /// How long a request waits at the daemon for a job.
@@ -14,9 +15,6 @@ pub const LONG_WAIT: Duration = Duration::from_secs(30);
 pub const PATIENCE: Duration = Duration::from_secs(30);
 /// The same, after a second signal.
 pub const LAST_PATIENCE: Duration = Duration::from_secs(5);
-/// After a command that could not be started, at first; twice as long after each further one.
-const HOLD_FIRST: Duration = Duration::from_secs(1);
-const HOLD_LONGEST: Duration = Duration::from_secs(60);
 /// After this many failed starts in a row, a worker with `--once` leaves.
 const STARTS_MAX: u32 = 3;
 
@@ -50,6 +48,15 @@ impl Counts {
     }
 }
 
+/// What the end of a job changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum News {
+    /// From now on one job at a time is tried.
+    Suspicious,
+    /// A job succeeded: slots work at the same time again.
+    Recovered,
+}
+
 /// A condition that is logged when it begins and when it is over.
 #[derive(Debug, Clone, Copy)]
 pub enum State {
@@ -67,14 +74,18 @@ pub enum State {
 pub struct Pool {
     pub once: bool,
     jobs_max: Option<u64>,
+    /// Leave after so many failures in a row.
+    failures_max: Option<u64>,
     /// Slots that are asking for a job. The daemon may have handed one out that is not counted yet.
     pub asking: u64,
     pub counts: Counts,
     pub stop: Stop,
     stopped_at: Option<Instant>,
-    /// Number of failed starts in a row, and until when no slot asks because of them.
-    failed_starts: u32,
-    held_until: Option<Instant>,
+    /// After commands that could not be started.
+    starts: Caution,
+    /// After jobs that all failed at once: the cause is probably not the jobs, but something they all need.
+    ends: Caution,
+    failures: Failures,
     /// Why no job can be started: the worker leaves for it.
     pub no_start: Option<String>,
     /// Whether each [`State`] was logged.
@@ -87,8 +98,8 @@ pub struct Pool {
 
 impl Pool {
     /// A pool that has done nothing; `once`: it leaves when there is nothing to do.
-    pub fn new(once: bool, jobs_max: Option<u64>) -> Self {
-        Self { once, jobs_max, ..Self::default() }
+    pub fn new(once: bool, jobs_max: Option<u64>, failures_max: Option<u64>) -> Self {
+        Self { once, jobs_max, failures_max, ..Self::default() }
     }
 
     /// Whether a slot may ask. `reports`: it reports a job of its own at the same time.
@@ -97,12 +108,15 @@ impl Pool {
         if self.stop > Stop::No || is_taken(self.counts.taken()) {
             return Permit::Leave;
         }
-        // After a failed start one slot at a time tries whether the next one works.
-        let must_queue = self.failed_starts > 0 && self.asking > 0;
+        // After a failed start one slot at a time tries whether the next one works; after failures one job at a time,
+        // whose end is known before the next one is asked for.
+        let is_one_out = self.counts.out > 0;
+        let must_queue = self.asking > 0 && (self.starts.is_on() || self.ends.is_on())
+            || self.ends.is_on() && is_one_out;
         if must_queue || is_taken(self.counts.taken() + self.asking) {
             return Permit::Later(None);
         }
-        match self.held_until.filter(|until| *until > now) {
+        match self.starts.until(now).max(self.ends.until(now)) {
             Some(until) => Permit::Later(Some(until)),
             // A request of another slot may get the last job: a slot that then finds none must not leave.
             None if self.once
@@ -138,11 +152,33 @@ impl Pool {
         self.knows |= is_answered;
     }
 
-    /// The daemon knows a job's end.
-    pub fn reported(&mut self, code: u8) {
+    /// The daemon knows the end of a key's job, which took so long. Returns what is to be said of it.
+    pub fn reported(&mut self, key: &[u8], code: u8, took: Duration, now: Instant) -> Option<News> {
         self.counts.out -= 1;
         self.counts.done += 1;
-        self.counts.failed += u64::from(code != 0);
+        if code == 0 {
+            self.failures = Failures::default();
+            return std::mem::take(&mut self.ends).is_on().then_some(News::Recovered);
+        }
+        self.counts.failed += 1;
+        self.failures.add(key, took);
+        match self.failures_max {
+            Some(most) if self.failures.in_a_row() >= most => {
+                self.stop = self.stop.max(Stop::Finish);
+                None
+            }
+            None if self.ends.is_on() || self.failures.are_suspicious() => {
+                let is_news = !self.ends.is_on();
+                self.ends.again(now);
+                is_news.then_some(News::Suspicious)
+            }
+            _ => None,
+        }
+    }
+
+    /// Failures in a row, if they are as many as are borne.
+    pub fn too_many_failures(&self) -> Option<u64> {
+        self.failures_max.filter(|most| self.failures.in_a_row() >= *most)
     }
 
     /// Another worker has the job now, or none.
@@ -159,25 +195,18 @@ impl Pool {
 
     /// A command was started: whatever was wrong is over.
     pub fn started(&mut self) {
-        (self.failed_starts, self.held_until) = (0, None);
+        self.starts = Caution::default();
     }
 
     /// A command could not be started, and the next may not be either. Returns the pause. Slots that
     /// fail together count once.
     pub fn could_not_start(&mut self, now: Instant) -> Duration {
-        if let Some(until) = self.held_until.filter(|until| *until > now) {
-            return until.saturating_duration_since(now);
-        }
-        let pause = HOLD_FIRST.saturating_mul(2_u32.saturating_pow(self.failed_starts));
-        let pause = pause.min(HOLD_LONGEST);
-        self.failed_starts += 1;
-        self.held_until = now.checked_add(pause);
-        pause
+        self.starts.again(now)
     }
 
     /// No command can be started at present. With `--once` the worker does not wait for ever.
     pub fn could_start_none(&mut self, why: String) {
-        if self.once && self.failed_starts >= STARTS_MAX {
+        if self.once && self.starts.times() >= STARTS_MAX {
             self.no_start = Some(why);
             self.stop = self.stop.max(Stop::Finish);
         }
@@ -225,7 +254,7 @@ mod tests {
     /// With `once` a slot asks whether there is anything only when no other job is out but its own.
     #[test]
     fn once_is_over_when_nothing_is_out() {
-        let (mut pool, now) = (Pool::new(true, None), Instant::now());
+        let (mut pool, now) = (Pool::new(true, None, None), Instant::now());
         assert_eq!(pool.permit(false, now), AT_ONCE);
         assert!(pool.is_over(Duration::ZERO));
         pool.asking += 1;
@@ -240,18 +269,18 @@ mod tests {
         assert!(!pool.is_over(Duration::ZERO) && !pool.is_outdated(LONG_WAIT));
         take(&mut pool);
         assert_eq!(pool.permit(true, now), WAITING);
-        pool.reported(0);
+        pool.reported(b"a", 0, Duration::ZERO, now);
         pool.lost();
         assert!(pool.is_outdated(LONG_WAIT) && !pool.is_outdated(Duration::ZERO));
         assert_eq!(pool.counts, Counts { done: 1, lost: 1, ..Counts::default() });
-        assert!(!Pool::new(false, None).is_over(Duration::ZERO));
+        assert!(!Pool::new(false, None, None).is_over(Duration::ZERO));
     }
 
     /// No more jobs are taken than allowed, even by slots that ask at the same time; after one is given back, another
     /// may be taken.
     #[test]
     fn no_more_are_taken_than_allowed() {
-        let (mut pool, now) = (Pool::new(false, Some(2)), Instant::now());
+        let (mut pool, now) = (Pool::new(false, Some(2), None), Instant::now());
         take(&mut pool);
         assert_eq!(pool.permit(false, now), WAITING);
         pool.asking += 1;
@@ -268,7 +297,7 @@ mod tests {
     /// A command that cannot be started makes everybody wait, longer each time, until one can.
     #[test]
     fn failed_starts_hold_all() {
-        let (mut pool, now) = (Pool::new(false, None), Instant::now());
+        let (mut pool, now) = (Pool::new(false, None, None), Instant::now());
         assert_eq!(pool.permit(false, now), AT_ONCE, "the queue may be paused");
         pool.asking += 1;
         pool.asked(true);
@@ -291,13 +320,55 @@ mod tests {
         assert_eq!(pool.could_not_start(now).as_secs(), 1);
     }
 
+    /// When the last jobs of twenty keys failed at once, one at a time is tried, after a pause, until one succeeds.
+    #[test]
+    fn failures_at_once_are_suspicious() {
+        let (mut pool, now) = (Pool::new(false, None, None), Instant::now());
+        let fail = |pool: &mut Pool, key: u8, took| {
+            take(pool);
+            pool.reported(&[key], 1, took, now)
+        };
+        for key in 0..19 {
+            assert_eq!(fail(&mut pool, key, Duration::ZERO), None);
+        }
+        assert_eq!(fail(&mut pool, 0, Duration::ZERO), None, "of a key that failed before");
+        assert_eq!(pool.permit(false, now), WAITING);
+        take(&mut pool);
+        assert_eq!(fail(&mut pool, 19, Duration::ZERO), Some(News::Suspicious));
+        assert_eq!(pool.permit(false, now), Permit::Later(None), "another one is out");
+        pool.gave_back();
+        let until = now + Duration::from_secs(1);
+        assert_eq!(pool.permit(false, now), Permit::Later(Some(until)));
+        assert_eq!(pool.permit(false, until), WAITING);
+        take(&mut pool);
+        assert_eq!(pool.permit(true, until), Permit::Later(None), "its end is reported first");
+        pool.gave_back();
+        assert_eq!(fail(&mut pool, 20, Duration::from_secs(9)), None, "it is known");
+        take(&mut pool);
+        assert_eq!(pool.reported(b"a", 0, Duration::ZERO, now), Some(News::Recovered));
+        assert_eq!(pool.permit(false, now), WAITING);
+    }
+
+    /// After so many failures in a row the worker leaves; one success, and they are counted anew.
+    #[test]
+    fn failures_in_a_row_end_it() {
+        let (mut pool, now) = (Pool::new(false, None, Some(2)), Instant::now());
+        for (code, in_a_row) in [(1, None), (0, None), (1, None), (7, Some(2))] {
+            assert_eq!(pool.stop, Stop::No);
+            take(&mut pool);
+            pool.reported(b"a", code, Duration::ZERO, now);
+            assert_eq!(pool.too_many_failures(), in_a_row);
+        }
+        assert_eq!(pool.stop, Stop::Finish);
+    }
+
     /// A first signal lets jobs finish and a second one does not; patience ends with each.
     #[test]
     fn signals_stop_in_two_steps() {
-        let (mut pool, now) = (Pool::new(false, None), Instant::now());
+        let (mut pool, now) = (Pool::new(false, None, None), Instant::now());
         let later = now + Duration::from_secs(100);
         assert_eq!(pool.patience(now), None);
-        assert_eq!(Pool::new(true, None).patience(now), Some(now + PATIENCE));
+        assert_eq!(Pool::new(true, None, None).patience(now), Some(now + PATIENCE));
         pool.stop(Stop::Finish, later);
         assert_eq!((pool.stop, pool.permit(true, later)), (Stop::Finish, Permit::Leave));
         assert!(pool.is_outdated(Duration::ZERO));
@@ -310,7 +381,7 @@ mod tests {
     /// News is logged once.
     #[test]
     fn news_is_logged_once() {
-        let mut pool = Pool::new(false, None);
+        let mut pool = Pool::new(false, None, None);
         let silent = [false, true, true, false, false];
         let news = silent.map(|silent| pool.is_news(State::Silent, silent));
         assert_eq!(news, [false, true, false, true, false]);

@@ -42,12 +42,16 @@ pub struct Slot {
     stdin: bool,
     /// A classic job that could not be started, and cannot be given back.
     again: Option<Job>,
+    started_at: Instant,
+    /// How long the command ran whose end is to be reported.
+    took: Duration,
 }
 
 impl Slot {
     pub fn new(client: Client, pool: watch::Sender<Pool>, stdin: bool) -> Self {
         let changes = pool.subscribe();
-        Self { client, pool, changes, stdin, again: None }
+        let (started_at, took) = (Instant::now(), Duration::ZERO);
+        Self { client, pool, changes, stdin, again: None, started_at, took }
     }
 
     fn stopping(&self) -> Stop {
@@ -122,6 +126,7 @@ impl Source for Slot {
         if let Some(job) = self.again.take() {
             return Ok(Some(job));
         }
+        self.took = self.started_at.elapsed();
         let mut trouble = Trouble::new(self.client.lease());
         loop {
             let permit = self.changes.borrow_and_update().permit(end.is_some(), Instant::now());
@@ -182,6 +187,7 @@ impl Source for Slot {
     }
 
     fn started(&mut self) {
+        self.started_at = Instant::now();
         self.pool.send_modify(Pool::started);
     }
 

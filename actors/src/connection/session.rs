@@ -212,7 +212,8 @@ impl Asker {
         let workers = self.session.workers.connected();
         let broker = self.broker();
         let dropped_log_lines = (self.session.operators.dropped_log_lines)();
-        Some(Live { health, workers, broker, dropped_log_lines })
+        let failing = self.work.metrics.failing(SystemClock.now());
+        Some(Live { health, workers, broker, dropped_log_lines, failing })
     }
 
     fn broker(&self) -> Option<BrokerLive> {

@@ -97,6 +97,24 @@ pub struct Live {
     /// Lines of the daemon's log that were not read in time, since its start.
     #[serde(default)]
     pub dropped_log_lines: u64,
+    /// Workers and fetchers whose last hundred jobs all failed.
+    #[serde(default)]
+    pub failing: Vec<Failing>,
+}
+
+/// A worker or a fetcher, and how many of its jobs failed in a row.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failing {
+    pub kind: FailingKind,
+    pub name: String,
+    pub jobs: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FailingKind {
+    Worker,
+    Fetcher,
 }
 
 /// A broker over which a daemon serves relays.

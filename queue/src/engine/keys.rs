@@ -72,6 +72,7 @@ impl<S: Records> Batch<'_, S> {
             self.ends.push(JobEnd {
                 attempt: ended.attempt,
                 fetcher: self.context.fetcher(ended.task.fetcher()),
+                worker: ended.worker.clone(),
                 outcome: ended.outcome,
                 took_ms: ended.took_ms().unsigned_abs(),
                 revisit_seconds: ended.revisit.and_then(|seconds| u64::try_from(seconds).ok()),

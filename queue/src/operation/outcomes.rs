@@ -60,6 +60,8 @@ pub struct JobEnd {
     pub attempt: Attempt,
     /// Its fetcher's name; empty: it was gone.
     pub fetcher: Arc<str>,
+    /// The name of the worker that had it; `None`: a classic one.
+    pub worker: Option<Arc<str>>,
     pub outcome: attempt::Outcome,
     pub took_ms: u64,
     /// From the key's previous start to its own; `None`: the key never ran before, or that is not known.

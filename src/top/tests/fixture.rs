@@ -32,7 +32,7 @@ pub const EVIL: &str = "evil\u{1b}[2J\u{202e}\u{200b}";
 
 pub fn live() -> Live {
     let health = Health { in_flight: 3, draining: false, outage: None };
-    Live { health, workers: Vec::new(), broker: None, dropped_log_lines: 0 }
+    Live { health, workers: Vec::new(), broker: None, dropped_log_lines: 0, failing: Vec::new() }
 }
 
 pub fn picture() -> Picture {

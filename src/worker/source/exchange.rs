@@ -14,7 +14,7 @@ use crate::hint::hint;
 use crate::runner::Stop;
 use crate::worker::client::is_not_ours;
 use crate::worker::connection::Given;
-use crate::worker::pool::{Pool, State};
+use crate::worker::pool::{News, Pool, State};
 
 /// The first delay before a retry.
 const RETRY_FIRST: Duration = Duration::from_millis(100);
@@ -115,7 +115,7 @@ impl Slot {
         let Some(ended) = end else { return Ok(None) };
         let (job, code) = &*ended;
         match self.client.report(ended, wait).await {
-            Ok(()) => self.pool.send_modify(|pool| pool.reported(*code)),
+            Ok(()) => self.count(&job.key, *code),
             Err(ClientError::Refused { code: why, text }) if is_not_ours(&why) => {
                 let (key, attempt, answer) = (job.shown_key(), job.number(), why + " " + &text);
                 warn!(
@@ -133,6 +133,22 @@ impl Slot {
         *end = None;
         self.is_answered();
         Ok(None)
+    }
+
+    /// Counts an end that the daemon knows, and logs what it changes.
+    fn count(&self, key: &[u8], code: u8) {
+        let mut news = None;
+        self.pool.send_modify(|pool| news = pool.reported(key, code, self.took, Instant::now()));
+        match news {
+            None => {}
+            Some(News::Suspicious) => warn!(
+                "The last jobs, of 20 keys, all failed within a second each. From now on one at a time is tried, after a pause, until one \
+                 succeeds; `--max-failures N` ends the worker instead."
+            ),
+            Some(News::Recovered) => {
+                info!("A job succeeded again: as many as before are run at a time.")
+            }
+        }
     }
 
     /// Logs that the queue is paused, and that it no longer is. With `--once` it is reported at the end, and a request

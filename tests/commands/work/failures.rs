@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use super::{ATTEMPTS, GATE, jobs, run, start, touch, wait_lines, with_jobs, work, work_script};
-use crate::common::{Daemon, Site, wait_until};
+use crate::common::{Client, Daemon, Site, wait_until};
 
 /// Every failed job is told, with its end, its time and its output; with `--fail` the worker's exit code
 /// says so, too, however it ends.
@@ -123,4 +123,62 @@ fn a_paused_queue_is_told() {
     let log = worker.stop();
     assert_eq!(log.matches("The queue is paused").count(), 1, "{log}");
     assert_eq!(log.matches("The queue is not paused any more.").count(), 1, "{log}");
+}
+
+/// With `--max-failures` so many in a row end a worker; jobs that it did not take wait.
+#[test]
+fn so_many_failures_end_a_worker() {
+    let (site, _daemon) = with_jobs(9, &[]);
+    let (exit, _, log) = run(&site, &["--max-failures", "3"], "exit 7");
+    assert_eq!(exit, Some(1), "{log}");
+    assert!(log.contains("3 jobs failed one after the other"), "{log}");
+    assert_eq!(site.number("SELECT count(*) FROM log WHERE exit_code = 7"), 3);
+    let script = "mkdir once 2> /dev/null";
+    let (exit, _, log) = run(&site, &["--once", "--max-failures", "6"], script);
+    assert_eq!(exit, Some(0), "the first one succeeds: {log}");
+    assert_eq!(site.number("SELECT count(*) FROM log"), 9);
+}
+
+/// When all jobs fail at once, the worker goes on with one at a time until one succeeds, and says both.
+#[test]
+fn what_only_fails_is_slowed_down() {
+    let (site, _daemon) = with_jobs(200, &[]);
+    let mut worker = start(&site, &["--once", "-n", "4"], "test -e good");
+    wait_until("it is careful", || worker.log().contains("all failed within a second each."));
+    touch(&site, "good");
+    let (exit, log) = (worker.exit().code(), worker.log());
+    assert_eq!(exit, Some(0), "{log}");
+    assert_eq!(log.matches("A job succeeded again").count(), 1, "{log}");
+    let failed = site.number("SELECT count(*) FROM log WHERE exit_code = 1");
+    // Three more may have been out.
+    assert!((20..=24).contains(&failed), "{failed}");
+    assert_eq!(site.number("SELECT count(*) FROM log WHERE exit_code = 0"), 200 - failed);
+}
+
+/// A worker whose last hundred jobs failed is told of, and so is a fetcher.
+#[test]
+fn what_only_fails_is_told() {
+    let (site, daemon) = with_jobs(100, &[]);
+    let mut worker = Client::opted_in(&site, "HELLO 2 mill 60");
+    let mut end = |code: u8| {
+        let job = worker.ask("READY");
+        let attempt = job.split(' ').nth(1).unwrap().to_owned();
+        assert_eq!(worker.ask(&format!("DONE {attempt} {code}")), "OK\n");
+    };
+    (0..100).for_each(|_| end(1));
+    let log = daemon.log();
+    assert_eq!(log.matches("The last 100 jobs failed").count(), 2, "{log}");
+    let status = |options: &[&str]| {
+        let output = site.run(&[&["status", "-t", "socket"], options].concat());
+        (output.status.code(), String::from_utf8(output.stdout).unwrap())
+    };
+    let (_, told) = status(&[]);
+    assert!(told.contains("\nWorker mill     the last 100 jobs failed: "), "{told}");
+    assert!(told.contains("\nJobs of fetcher f the last 100 jobs failed: "), "{told}");
+    let (code, told) = status(&["--check"]);
+    assert!(code == Some(0) && told.contains("mill"), "a warning: {told}");
+    site.write("f.2.txt", "k0 1\n");
+    site.wait_count(101);
+    end(0);
+    assert!(!status(&[]).1.contains("the last "), "one succeeded");
 }

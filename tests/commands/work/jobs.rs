@@ -33,14 +33,14 @@ fn commands_are_told_their_job() {
 fn once_does_all() {
     let (site, _daemon) = Site::running(&[]);
     assert_eq!(run(&site, &["--once"], "exit 1").0, Some(0));
-    site.write("f.1.txt", jobs(30));
+    site.write("f.1.txt", jobs(20));
     let (code, _, log) = run(&site, &["--once", "-n", "4"], "exit ${SHIFTBOSS_KEY#k}");
     assert_eq!(code, Some(0), "{log}");
     let ended = site.sql(
         "SELECT attr_path, exit_code FROM ended \
         WHERE exit_code IS NOT NULL AND attr_path = 'k' || exit_code",
     );
-    assert_eq!(ended.len(), 30);
+    assert_eq!(ended.len(), 20);
     assert_eq!(log.matches("WARN").count(), log.matches("A job failed.").count(), "{log}");
 }
 
