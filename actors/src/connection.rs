@@ -132,7 +132,7 @@ impl Connection {
                 reply = waited(&mut wait) => reply,
                 line = self.line() => {
                     let before = match wait.take() {
-                        Some(_) => Reply::line(&Answer::NoJobs(Idle::Nothing)),
+                        Some(_) => Reply::line(&Answer::NoJobs(Idle::default())),
                         None => Reply::default(),
                     };
                     match self.answer(line).await {
@@ -201,7 +201,7 @@ impl Connection {
         self.links.metrics.requested(word, 1);
         match next_work(ended, None, &self.links).await {
             Ok(Some(job)) => Reply::job(None, job),
-            Ok(None) => Reply::line(&Answer::NoJobs(Idle::Nothing)),
+            Ok(None) => Reply::line(&Answer::NoJobs(Idle::default())),
             Err(reason) => {
                 self.links.metrics.refused(&[reason.code]);
                 self.complain("A request could not be answered: closing.", reason);

@@ -115,17 +115,19 @@ impl fmt::Display for Run {
     }
 }
 
-/// Why there is no job for a worker that asks.
+/// Why there is no job for a worker that asks, as far as it is known; counted up to [`IDLE_COUNT_MAX`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Idle {
-    /// Nothing waits, or the reason is not known.
-    #[default]
-    Nothing,
-    /// The queue is paused, and this many jobs wait, counted up to [`IDLE_COUNT_MAX`].
-    Paused(u32),
-    /// This many jobs are in flight, counted up to [`IDLE_COUNT_MAX`].
-    Busy(u32),
+pub struct Idle {
+    /// The queue is paused, and this many jobs wait.
+    pub paused: Option<u32>,
+    /// Jobs that are in flight, with any workers.
+    pub busy: u32,
+    /// Tasks that failed, and are tried again when their time comes.
+    pub delayed: u32,
+    /// Keys that are held, by operators or for their failures.
+    pub held: u32,
+    /// In how many seconds the first of those that are delayed or held comes back by itself; `None`: none does.
+    pub due: Option<u32>,
 }
 
 /// How far [`Idle`] counts: it is sent with every `NOJOBS`.

@@ -23,8 +23,11 @@ pub struct WorkArguments {
     /// reported (but see --fail), 69 when no daemon answered for 30 s, 73 when no job can be started
     #[arg(long)]
     pub once: bool,
+    /// With --once: wait for tasks that failed and are tried again later, until none is left
+    #[arg(long, requires = "once")]
+    pub until_done: bool,
     /// Exit with 1 instead of 0 if a job failed or was lost to another worker; with --once also if jobs were
-    /// left because other workers have them or the queue is paused
+    /// left because other workers have them, they are tried again later, or the queue is paused
     #[arg(long)]
     pub fail: bool,
     /// Exit after N jobs
@@ -57,6 +60,7 @@ impl TryFrom<WorkArguments> for Settings {
             stdin: typed.stdin,
             name: typed.name,
             once: typed.once,
+            until_done: typed.until_done,
             fail: typed.fail,
             jobs_max: typed.max_jobs,
             failures_max: typed.max_failures,

@@ -13,8 +13,9 @@ mod progress;
 mod source;
 
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use humantime::format_duration;
 use shiftboss_protocol::model::Idle;
 use shiftboss_protocol::verbs::{Lease, Name};
 use shiftboss_protocol::wire::session::Hello;
@@ -22,6 +23,7 @@ use tokio::sync::watch;
 use tracing::{error, info, warn};
 
 use crate::exit::{ExitCode, Failure};
+use crate::hint::hint;
 use crate::runner::command::CommandRunner;
 use crate::runner::{self, Ended, RunnerSettings};
 use crate::signals::Signals;
@@ -43,6 +45,8 @@ pub struct Settings {
     pub once: bool,
     /// Jobs that failed, or that were left to others, make the exit code a failure.
     pub fail: bool,
+    /// With `once`: wait for tasks that failed and are tried again.
+    pub until_done: bool,
     /// Leave after this many jobs.
     pub jobs_max: Option<u64>,
     /// Leave after this many failures in a row.
@@ -58,7 +62,10 @@ pub async fn run(settings: Settings, signals: &mut Signals) -> Result<Option<i32
     let runner = CommandRunner::new(settings.runner, move |text| shown.print(text))
         .map_err(Failure::of(ExitCode::CannotCreate))?;
     let pool =
-        watch::Sender::new(Pool::new(settings.once, settings.jobs_max, settings.failures_max));
+        watch::Sender::new(Pool {
+        until_done: settings.until_done,
+        ..Pool::new(settings.once, settings.jobs_max, settings.failures_max)
+    });
     let worker = settings.name.unwrap_or_else(host_and_process);
     let hello = Hello { worker, lease: settings.lease };
     let slot = |_| {
@@ -123,23 +130,36 @@ fn host_and_process() -> Name {
 }
 
 /// Warns of jobs that exist but were not available: a queue that looks empty need not be.
-fn warn_left(left: Idle) {
-    match left {
-        Idle::Nothing => {}
-        Idle::Paused(left) => warn!(left, "{}", paused()),
-        Idle::Busy(left) => warn!(left, "Other workers hold jobs that are not done yet."),
+fn warn_left(Idle { paused: waiting, busy, delayed, held, due }: Idle) {
+    if let Some(left) = waiting {
+        warn!(left, "{}", paused());
+    }
+    if busy > 0 {
+        warn!(left = busy, "Other workers hold jobs that are not done yet.");
+    }
+    let next = due.map(|due| format_duration(Duration::from_secs(due.into())));
+    let next = next.map(tracing::field::display);
+    if delayed > 0 {
+        let how = "Tasks that failed are tried again later; `--until-done` waits for them.";
+        warn!(left = delayed, next, "{how}");
+    }
+    if held > 0 {
+        let how = hint("tasks --held");
+        warn!(keys = held, "Keys are held, and none of their tasks was taken: {how} lists them.");
     }
 }
 
-/// Jobs that failed or were lost, or that others hold.
+/// Jobs that failed or were lost, or that were left. What an operator holds is not to be done.
 fn failures(counts: Counts, left: Idle) -> Option<String> {
-    let count = |count, what| (count > 0).then(|| format!("{count} {what}"));
-    let left = match left {
-        Idle::Nothing | Idle::Paused(0) => None,
-        Idle::Paused(left) => Some(format!("the queue is paused ({left} waiting)")),
-        Idle::Busy(left) => Some(format!("{left} left that other workers hold")),
-    };
-    let why = [count(counts.failed, "failed"), count(counts.lost, "lost"), left];
+    let count = |count: u64, what| (count > 0).then(|| format!("{count} {what}"));
+    let paused = left.paused.filter(|left| *left > 0);
+    let why = [
+        count(counts.failed, "failed"),
+        count(counts.lost, "lost"),
+        paused.map(|left| format!("the queue is paused ({left} waiting)")),
+        count(left.busy.into(), "left that other workers hold"),
+        count(left.delayed.into(), "left that are tried again later"),
+    ];
     let why: Vec<String> = why.into_iter().flatten().collect();
     (!why.is_empty()).then(|| why.join(", "))
 }

@@ -73,6 +73,8 @@ pub enum State {
 #[derive(Debug, Clone, Default)]
 pub struct Pool {
     pub once: bool,
+    /// With `once`: leave only when nothing is to be tried again.
+    pub until_done: bool,
     jobs_max: Option<u64>,
     /// Leave after so many failures in a row.
     failures_max: Option<u64>,
@@ -92,7 +94,7 @@ pub struct Pool {
     logged: [bool; 4],
     /// A slot has got an answer about whether there is a job.
     knows: bool,
-    /// What others had still to do when this worker had nothing more to do.
+    /// What was left when there was no job: at the end, what others still have to do.
     pub left: Idle,
 }
 
@@ -126,7 +128,7 @@ impl Pool {
             {
                 Permit::Later(None)
             }
-            None if self.once && self.counts.out == u64::from(reports) => {
+            None if self.once && !self.waits() && self.counts.out == u64::from(reports) => {
                 Permit::Ask(Duration::ZERO)
             }
             // A waiting request is not answered that the queue is paused, or the daemon serves again, before its wait
@@ -138,12 +140,19 @@ impl Pool {
 
     /// Whether a request that waits this long for a job should stop waiting.
     pub fn is_outdated(&self, wait: Duration) -> bool {
-        self.stop > Stop::No || (self.once && self.counts.out == 0 && !wait.is_zero())
+        let is_over = self.once && !self.waits() && self.counts.out == 0 && !wait.is_zero();
+        self.stop > Stop::No || is_over
     }
 
     /// Whether a slot that got the answer at once that there is no job has nothing more to do.
     pub fn is_over(&self, wait: Duration) -> bool {
-        self.once && self.counts.out == 0 && self.asking == 0 && wait.is_zero()
+        let is_idle = self.counts.out == 0 && self.asking == 0;
+        self.once && !self.waits() && is_idle && wait.is_zero()
+    }
+
+    /// Whether something is tried again that this worker waits for.
+    fn waits(&self) -> bool {
+        self.until_done && self.left.delayed > 0
     }
 
     /// A slot that was asking was answered, or gave up.

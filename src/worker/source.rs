@@ -151,11 +151,13 @@ impl Source for Slot {
             match (given, wait) {
                 (Some(Ok(job)), Some(_)) if self.stopping() == Stop::No => return Ok(Some(job)),
                 (Some(Ok(job)), _) => self.give_back(job).await,
-                (Some(Err(left)), Some(wait)) if self.pool.borrow().is_over(wait) => {
+                (Some(Err(left)), Some(wait)) => {
                     self.pool.send_modify(|pool| pool.left = left);
-                    return Ok(None);
+                    if self.pool.borrow().is_over(wait) {
+                        return Ok(None);
+                    }
+                    self.idle(asked, wait).await;
                 }
-                (Some(Err(_)), Some(wait)) => self.idle(asked, wait).await,
                 (_, None) | (None, _) => {}
             }
         }

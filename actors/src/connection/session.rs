@@ -372,7 +372,7 @@ async fn wait_for_work(storage: Addr<StorageActor>, holder: LeaseHolder, until: 
     match timeout_at(until, storage.send(messages::Wait { holder })).await {
         Err(_) => no_jobs(&storage).await,
         Ok(Ok(Ok(Work::Job(job)))) => Reply::leased(job),
-        Ok(Ok(Ok(Work::Nothing | Work::Later))) => Reply::line(&Answer::NoJobs(Idle::Nothing)),
+        Ok(Ok(Ok(Work::Nothing | Work::Later))) => Reply::line(&Answer::NoJobs(Idle::default())),
         Ok(Ok(Err(error))) => Reply::refused(Refused::busy(error)),
         Ok(Err(_)) => Reply::refused(Refused::busy(STOPPING)),
     }

@@ -76,7 +76,7 @@ impl Answer {
     pub fn read_classic(line: &[u8]) -> Option<Self> {
         match split(line) {
             (b"JOB", Some(rest)) => job(None, rest).map(Self::Job),
-            (b"NOJOBS", None) => Some(Self::NoJobs(Idle::Nothing)),
+            (b"NOJOBS", None) => Some(Self::NoJobs(Idle::default())),
             _ => None,
         }
     }
@@ -92,9 +92,7 @@ impl Answer {
                 let attempt = attempt.map(|attempt| format!("{} ", attempt.0)).unwrap_or_default();
                 put(bytes, [b"JOB ", attempt.as_bytes(), key, b" ", payload]);
             }
-            Self::NoJobs(Idle::Nothing) => put(bytes, ["NOJOBS"]),
-            Self::NoJobs(Idle::Paused(jobs)) => put(bytes, ["NOJOBS paused ", &jobs.to_string()]),
-            Self::NoJobs(Idle::Busy(jobs)) => put(bytes, ["NOJOBS busy ", &jobs.to_string()]),
+            Self::NoJobs(why) => put_idle(bytes, *why),
             Self::Ok => put(bytes, ["OK"]),
             Self::Lost => put(bytes, ["LOST"]),
             Self::Error { code, text } => {
@@ -124,15 +122,35 @@ fn split(line: &[u8]) -> (&[u8], Option<&[u8]>) {
     }
 }
 
-/// An unknown reason counts as none: another daemon may have more reasons.
-fn idle(reason: &[u8]) -> Idle {
-    let (word, jobs) = split(reason);
-    let jobs = jobs.and_then(|jobs| std::str::from_utf8(jobs).ok()?.parse().ok());
-    match (word, jobs) {
-        (b"paused", jobs) => Idle::Paused(jobs.unwrap_or(0)),
-        (b"busy", Some(jobs)) => Idle::Busy(jobs),
-        _ => Idle::Nothing,
+/// Pairs of a word and a number; unknown ones are left out, because another daemon may have more.
+fn idle(reasons: &[u8]) -> Idle {
+    let mut idle = Idle::default();
+    let mut words = reasons.split(|byte| *byte == b' ');
+    while let Some(word) = words.next() {
+        let number = words.next().and_then(|word| std::str::from_utf8(word).ok()?.parse().ok());
+        match word {
+            b"paused" => idle.paused = Some(number.unwrap_or(0)),
+            b"busy" => idle.busy = number.unwrap_or(0),
+            b"delayed" => idle.delayed = number.unwrap_or(0),
+            b"held" => idle.held = number.unwrap_or(0),
+            b"due" => idle.due = number,
+            _ => {}
+        }
     }
+    idle
+}
+
+fn put_idle(bytes: &mut BytesMut, Idle { paused, busy, delayed, held, due }: Idle) {
+    let some = |number: u32| (number > 0).then_some(number);
+    let reasons = [
+        ("paused", paused),
+        ("busy", some(busy)),
+        ("delayed", some(delayed)),
+        ("held", some(held)),
+        ("due", due),
+    ];
+    let reasons = reasons.into_iter().filter_map(|(word, number)| Some(format!(" {word} {}", number?)));
+    put(bytes, std::iter::once("NOJOBS".to_owned()).chain(reasons));
 }
 
 /// A payload may begin with a space, and be empty.
@@ -158,12 +176,14 @@ mod tests {
         assert_eq!(read("JOB 17 alpha "), Some(job(Some(17), "alpha", "")));
         assert_eq!(read("HELLO 2 0.1.0 READY DONE"), Some(Answer::Hello));
         for (line, idle) in [
-            ("NOJOBS", Idle::Nothing),
-            ("NOJOBS paused 7", Idle::Paused(7)),
-            ("NOJOBS paused", Idle::Paused(0)),
-            ("NOJOBS busy 3", Idle::Busy(3)),
-            ("NOJOBS busy", Idle::Nothing),
-            ("NOJOBS asleep 4", Idle::Nothing),
+            ("NOJOBS", Idle::default()),
+            ("NOJOBS paused 7", Idle { paused: Some(7), ..Idle::default() }),
+            ("NOJOBS paused", Idle { paused: Some(0), ..Idle::default() }),
+            ("NOJOBS busy", Idle::default()),
+            (
+                "NOJOBS busy 3 asleep 4 delayed 2 held 1 due 60",
+                Idle { paused: None, busy: 3, delayed: 2, held: 1, due: Some(60) },
+            ),
         ] {
             assert_eq!(read(line), Some(Answer::NoJobs(idle)), "{line}");
         }
@@ -181,7 +201,7 @@ mod tests {
     fn classic_answers_are_read() {
         let read = |line: &str| Answer::read_classic(line.as_bytes());
         assert_eq!(read("JOB 17 alpha 1"), Some(job(None, "17", "alpha 1")));
-        assert_eq!(read("NOJOBS"), Some(Answer::NoJobs(Idle::Nothing)));
+        assert_eq!(read("NOJOBS"), Some(Answer::NoJobs(Idle::default())));
         assert_eq!(read("NOJOBS paused 7"), None);
         assert_eq!((read("OK"), read("JOB "), read("")), (None, None, None));
     }

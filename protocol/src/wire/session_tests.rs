@@ -220,9 +220,9 @@ fn answers_are_lines() {
     for answer in [
         Answer::Job(Job::of(Some(Attempt(7)), &job)),
         Answer::Job(Job::of(None, &job)),
-        Answer::NoJobs(Idle::Nothing),
-        Answer::NoJobs(Idle::Paused(2)),
-        Answer::NoJobs(Idle::Busy(3)),
+        Answer::NoJobs(Idle::default()),
+        Answer::NoJobs(Idle { paused: Some(2), due: Some(0), ..Idle::default() }),
+        Answer::NoJobs(Idle { busy: 3, delayed: 2, held: 1, ..Idle::default() }),
         Answer::Ok,
         Answer::Lost,
         Refused::new(ErrorCode::Busy, "two\r\nlines").into(),

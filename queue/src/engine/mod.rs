@@ -371,7 +371,7 @@ impl<'a, S: Records> Batch<'a, S> {
             Op::HasWork(_) => Ok(Out::HasWork(self.has_work().await?)),
             Op::NextHoldEnd(_) => Ok(Out::NextHoldEnd(self.next_hold_end().await?)),
             Op::CountInFlight(_) => Ok(Out::CountInFlight(self.count_in_flight().await?)),
-            Op::WhyIdle(_) => Ok(Out::WhyIdle(self.why_idle())),
+            Op::WhyIdle(_) => Ok(Out::WhyIdle(self.why_idle().await?)),
             Op::RejectFile(it) => Ok(Out::RejectFile(self.reject_file(it).await?)),
             Op::ForgetRejected(it) => Ok(Out::ForgetRejected(self.forget_rejected(it).await?)),
             Op::NoteInput(it) => Ok(Out::NoteInput(self.note_input(it).await?)),

@@ -109,17 +109,27 @@ impl<S: Records> Batch<'_, S> {
         Ok(seen.map_or(it.started, |at| at.saturating_mul(1_000)))
     }
 
-    pub(super) fn why_idle(&self) -> Idle {
-        let counts = self.counts();
-        let count = |sum: u64| u32::try_from(sum).unwrap_or(u32::MAX).min(IDLE_COUNT_MAX);
-        if self.header.paused || self.is_draining() {
-            let stays = counts.0.iter().filter(|(run, _)| !self.context.going.contains(run));
-            return Idle::Paused(count(sum(stays.map(|(_, it)| it.waiting))));
+    pub(super) async fn why_idle(&mut self) -> StoreResult<Idle> {
+        let is_paused = self.header.paused || self.is_draining();
+        let mut all = Counts::default();
+        let mut waiting = 0_i64;
+        for (run, counts) in &self.counts().0 {
+            all.add(*counts);
+            if !self.context.going.contains(run) {
+                waiting = waiting.saturating_add(counts.waiting);
+            }
         }
-        match count(sum(counts.0.values().map(|it| it.in_flight))) {
-            0 => Idle::Nothing,
-            jobs => Idle::Busy(jobs),
-        }
+        let count = |sum: i64| u32::try_from(sum.max(0)).unwrap_or(u32::MAX).min(IDLE_COUNT_MAX);
+        let held = all.held.saturating_add(all.backed_off);
+        let comes_back = all.delayed > 0 || held > 0;
+        let due = if comes_back { self.next_hold_end().await? } else { None };
+        Ok(Idle {
+            paused: is_paused.then_some(count(waiting)),
+            busy: count(all.in_flight),
+            delayed: count(all.delayed),
+            held: count(held),
+            due: due.map(|seconds| u32::try_from(seconds).unwrap_or(u32::MAX)),
+        })
     }
 
     /// The requester's own runs.

@@ -15,6 +15,19 @@ pub fn ready<T>(future: impl Future<Output = T>) -> T {
     subject::wait(future)
 }
 
+/// Why there is no job, but for when the next one may come.
+pub fn why_idle(Idle { paused, busy, delayed, held, due: _ }: Idle) -> String {
+    let some = |word: &str, number: u32| (number > 0).then(|| format!("{word} {number}"));
+    let all = [
+        paused.map(|jobs| format!("paused {jobs}")),
+        some("busy", busy),
+        some("delayed", delayed),
+        some("held", held),
+    ];
+    let all: Vec<String> = all.into_iter().flatten().collect();
+    if all.is_empty() { "idle".to_owned() } else { all.join(" ") }
+}
+
 /// An answer, in the same words as the model's.
 pub fn answer(outcome: &Result<Outcome, Rejected>) -> String {
     use Outcome as Out;
@@ -54,9 +67,7 @@ pub fn answer(outcome: &Result<Outcome, Rejected>) -> String {
         Out::CancelTasks(it) => format!("cancelled {} {}", it.deleted, it.in_flight),
         Out::NextHoldEnd(None) => "due never".into(),
         Out::NextHoldEnd(Some(seconds)) => format!("due in {seconds}"),
-        Out::WhyIdle(Idle::Nothing) => "idle".into(),
-        Out::WhyIdle(Idle::Paused(jobs)) => format!("paused {jobs}"),
-        Out::WhyIdle(Idle::Busy(jobs)) => format!("busy {jobs}"),
+        Out::WhyIdle(idle) => why_idle(*idle),
         Out::Leases(leases) => listed(leases.iter().map(|it| format!("{}+{}", it.0.0, it.1))),
         Out::Runs(runs) => {
             let of = |it: &StoredRun| {

@@ -154,10 +154,7 @@ impl Slot {
     /// Logs that the queue is paused, and that it no longer is. With `--once` it is reported at the end, and a request
     /// that was taken back is answered without a reason.
     fn is_paused(&self, given: Option<&Given>) {
-        let paused = given.and_then(|given| match given {
-            Err(Idle::Paused(waiting)) => Some(waiting),
-            _ => None,
-        });
+        let paused = given.and_then(|given| given.as_ref().err()?.paused);
         let is_silent = self.pool.borrow().once || self.stopping() > Stop::No;
         if is_silent || !self.is_news(State::Paused, paused.is_some()) {
             return;

@@ -14,7 +14,7 @@ fn a_worker_in_rust() {
     let mut worker = Worker::connect(&site.socket(), "rust", 60).unwrap();
     let job = worker.next(Duration::ZERO).unwrap().unwrap();
     assert_eq!((job.shown_key().as_str(), &*job.payload), ("alpha", &b"1"[..]));
-    assert_eq!(worker.next(Duration::from_secs(1)).unwrap(), Err(Idle::Busy(1)));
+    assert_eq!(worker.next(Duration::from_secs(1)).unwrap(), Err(Idle { busy: 1, ..Idle::default() }));
     let first = job.attempt.unwrap();
     assert!(worker.beat(first).unwrap());
     worker.release(first).unwrap();
@@ -27,7 +27,7 @@ fn a_worker_in_rust() {
         ClientError::Refused { code, .. } => assert_eq!(code, "unknown"),
         other => panic!("{other}"),
     }
-    assert_eq!(worker.next(Duration::ZERO).unwrap(), Err(Idle::Nothing));
+    assert_eq!(worker.next(Duration::ZERO).unwrap(), Err(Idle::default()));
 }
 
 /// A daemon that speaks the classic protocol closes; where nobody listens the socket says why.

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use shiftboss_protocol::model::jitter;
+use shiftboss_protocol::model::{Idle, jitter};
 use shiftboss_queue::operation::*;
 use shiftboss_queue::record::LastRun;
+
+use crate::words::why_idle;
 
 use super::{AHEAD, MAX_EXPIRED, MAX_SINGLES, Model, Out, Task};
 
@@ -263,12 +265,19 @@ impl Model {
                 format!("count {}", self.out.len())
             }
             Op::CountInFlight(_) => format!("count {}", self.out.len()),
-            Op::WhyIdle(_) if self.paused => {
+            Op::WhyIdle(_) => {
                 let waits = self.tasks.iter().filter(|it| it.waits && self.is_newest(it));
-                format!("paused {}", waits.filter(|it| !self.is_going(it)).count())
+                let waits = waits.filter(|it| !self.is_going(it)).count();
+                let backed_off = self.failures.values().filter(|it| it.1.is_some()).count();
+                let delayed = self.tasks.iter().filter(|it| it.due.is_some()).count();
+                why_idle(Idle {
+                    paused: self.paused.then_some(waits as u32),
+                    busy: self.out.len() as u32,
+                    delayed: delayed as u32,
+                    held: (self.holds.len() + backed_off) as u32,
+                    due: None,
+                })
             }
-            Op::WhyIdle(_) if self.out.is_empty() => "idle".into(),
-            Op::WhyIdle(_) => format!("busy {}", self.out.len()),
             Op::HasWork(_) => (!self.paused && !self.order().is_empty()).to_string(),
             other => panic!("the model knows nothing of {other:?}"),
         }
