@@ -6,7 +6,7 @@ use shiftboss_protocol::verbs::{Lease, Name, checked};
 use super::{RunnerArguments, absolute};
 use crate::exit::Failure;
 use crate::target::Asked;
-use crate::worker::Settings;
+use crate::worker::{Leaves, Settings};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -59,11 +59,13 @@ impl TryFrom<WorkArguments> for Settings {
             runner: typed.runner.settings(&["{key}", "{payload}"])?,
             stdin: typed.stdin,
             name: typed.name,
-            once: typed.once,
-            until_done: typed.until_done,
             fail: typed.fail,
-            jobs_max: typed.max_jobs,
-            failures_max: typed.max_failures,
+            leaves: Leaves {
+                once: typed.once,
+                until_done: typed.until_done,
+                jobs_max: typed.max_jobs,
+                failures_max: typed.max_failures,
+            },
             lease: typed.lease,
         })
     }

@@ -28,6 +28,7 @@ use crate::runner::command::CommandRunner;
 use crate::runner::{self, Ended, RunnerSettings};
 use crate::signals::Signals;
 use client::Client;
+pub use pool::Leaves;
 use pool::{Counts, Pool};
 use progress::Progress;
 use source::{GaveUp, Slot, paused};
@@ -41,16 +42,9 @@ pub struct Settings {
     /// The worker's name, as in `HELLO`; `None`: it is named by host and process.
     pub name: Option<Name>,
     pub jobs: usize,
-    /// Leave when there is nothing to do.
-    pub once: bool,
+    pub leaves: Leaves,
     /// Jobs that failed, or that were left to others, make the exit code a failure.
     pub fail: bool,
-    /// With `once`: wait for tasks that failed and are tried again.
-    pub until_done: bool,
-    /// Leave after this many jobs.
-    pub jobs_max: Option<u64>,
-    /// Leave after this many failures in a row.
-    pub failures_max: Option<u64>,
     /// How long the daemon waits for a sign of life before it gives a job to another worker.
     pub lease: Lease,
 }
@@ -61,11 +55,7 @@ pub async fn run(settings: Settings, signals: &mut Signals) -> Result<Option<i32
     let shown = progress.clone();
     let runner = CommandRunner::new(settings.runner, move |text| shown.print(text))
         .map_err(Failure::of(ExitCode::CannotCreate))?;
-    let pool =
-        watch::Sender::new(Pool {
-        until_done: settings.until_done,
-        ..Pool::new(settings.once, settings.jobs_max, settings.failures_max)
-    });
+    let pool = watch::Sender::new(Pool::new(settings.leaves));
     let worker = settings.name.unwrap_or_else(host_and_process);
     let hello = Hello { worker, lease: settings.lease };
     let slot = |_| {

@@ -70,14 +70,22 @@ pub enum State {
     Paused,
 }
 
+/// When a worker leaves by itself.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Leaves {
+    /// When there is nothing to do.
+    pub once: bool,
+    /// Then only when nothing is to be tried again, either.
+    pub until_done: bool,
+    /// After so many jobs.
+    pub jobs_max: Option<u64>,
+    /// After so many failures in a row.
+    pub failures_max: Option<u64>,
+}
+
 #[derive(Debug, Clone, Default)]
 pub struct Pool {
-    pub once: bool,
-    /// With `once`: leave only when nothing is to be tried again.
-    pub until_done: bool,
-    jobs_max: Option<u64>,
-    /// Leave after so many failures in a row.
-    failures_max: Option<u64>,
+    leaves: Leaves,
     /// Slots that are asking for a job. The daemon may have handed one out that is not counted yet.
     pub asking: u64,
     pub counts: Counts,
@@ -99,14 +107,14 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// A pool that has done nothing; `once`: it leaves when there is nothing to do.
-    pub fn new(once: bool, jobs_max: Option<u64>, failures_max: Option<u64>) -> Self {
-        Self { once, jobs_max, failures_max, ..Self::default() }
+    /// A pool that has done nothing.
+    pub fn new(leaves: Leaves) -> Self {
+        Self { leaves, ..Self::default() }
     }
 
     /// Whether a slot may ask. `reports`: it reports a job of its own at the same time.
     pub fn permit(&self, reports: bool, now: Instant) -> Permit {
-        let is_taken = |taken: u64| self.jobs_max.is_some_and(|most| taken >= most);
+        let is_taken = |taken: u64| self.leaves.jobs_max.is_some_and(|most| taken >= most);
         if self.stop > Stop::No || is_taken(self.counts.taken()) {
             return Permit::Leave;
         }
@@ -121,14 +129,14 @@ impl Pool {
         match self.starts.until(now).max(self.ends.until(now)) {
             Some(until) => Permit::Later(Some(until)),
             // A request of another slot may get the last job: a slot that then finds none must not leave.
-            None if self.once
+            None if self.leaves.once
                 && self.counts.out == 0
                 && self.asking > 0
                 && !self.is(State::Silent) =>
             {
                 Permit::Later(None)
             }
-            None if self.once && !self.waits() && self.counts.out == u64::from(reports) => {
+            None if self.leaves.once && !self.waits() && self.counts.out == u64::from(reports) => {
                 Permit::Ask(Duration::ZERO)
             }
             // A waiting request is not answered that the queue is paused, or the daemon serves again, before its wait
@@ -140,19 +148,19 @@ impl Pool {
 
     /// Whether a request that waits this long for a job should stop waiting.
     pub fn is_outdated(&self, wait: Duration) -> bool {
-        let is_over = self.once && !self.waits() && self.counts.out == 0 && !wait.is_zero();
+        let is_over = self.leaves.once && !self.waits() && self.counts.out == 0 && !wait.is_zero();
         self.stop > Stop::No || is_over
     }
 
     /// Whether a slot that got the answer at once that there is no job has nothing more to do.
     pub fn is_over(&self, wait: Duration) -> bool {
         let is_idle = self.counts.out == 0 && self.asking == 0;
-        self.once && !self.waits() && is_idle && wait.is_zero()
+        self.leaves.once && !self.waits() && is_idle && wait.is_zero()
     }
 
     /// Whether something is tried again that this worker waits for.
     fn waits(&self) -> bool {
-        self.until_done && self.left.delayed > 0
+        self.leaves.until_done && self.left.delayed > 0
     }
 
     /// A slot that was asking was answered, or gave up.
@@ -171,7 +179,7 @@ impl Pool {
         }
         self.counts.failed += 1;
         self.failures.add(key, took);
-        match self.failures_max {
+        match self.leaves.failures_max {
             Some(most) if self.failures.in_a_row() >= most => {
                 self.stop = self.stop.max(Stop::Finish);
                 None
@@ -187,7 +195,7 @@ impl Pool {
 
     /// Failures in a row, if they are as many as are borne.
     pub fn too_many_failures(&self) -> Option<u64> {
-        self.failures_max.filter(|most| self.failures.in_a_row() >= *most)
+        self.leaves.failures_max.filter(|most| self.failures.in_a_row() >= *most)
     }
 
     /// Another worker has the job now, or none.
@@ -213,9 +221,14 @@ impl Pool {
         self.starts.again(now)
     }
 
+    /// Whether it leaves when there is nothing to do.
+    pub fn is_once(&self) -> bool {
+        self.leaves.once
+    }
+
     /// No command can be started at present. With `--once` the worker does not wait for ever.
     pub fn could_start_none(&mut self, why: String) {
-        if self.once && self.starts.times() >= STARTS_MAX {
+        if self.leaves.once && self.starts.times() >= STARTS_MAX {
             self.no_start = Some(why);
             self.stop = self.stop.max(Stop::Finish);
         }
@@ -230,7 +243,7 @@ impl Pool {
     pub fn patience(&self, silent_since: Instant) -> Option<Instant> {
         let patience = match self.stop {
             Stop::Kill => LAST_PATIENCE,
-            Stop::No if !self.once => return None,
+            Stop::No if !self.leaves.once => return None,
             Stop::No | Stop::Finish => PATIENCE,
         };
         let since = self.stopped_at.map_or(silent_since, |stopped| stopped.max(silent_since));
@@ -263,7 +276,8 @@ mod tests {
     /// With `once` a slot asks whether there is anything only when no other job is out but its own.
     #[test]
     fn once_is_over_when_nothing_is_out() {
-        let (mut pool, now) = (Pool::new(true, None, None), Instant::now());
+        let (mut pool, now) =
+            (Pool::new(Leaves { once: true, ..Leaves::default() }), Instant::now());
         assert_eq!(pool.permit(false, now), AT_ONCE);
         assert!(pool.is_over(Duration::ZERO));
         pool.asking += 1;
@@ -282,14 +296,30 @@ mod tests {
         pool.lost();
         assert!(pool.is_outdated(LONG_WAIT) && !pool.is_outdated(Duration::ZERO));
         assert_eq!(pool.counts, Counts { done: 1, lost: 1, ..Counts::default() });
-        assert!(!Pool::new(false, None, None).is_over(Duration::ZERO));
+        assert!(!Pool::default().is_over(Duration::ZERO));
+    }
+
+    /// What is tried again is waited for, and then asked for anew.
+    #[test]
+    fn it_is_over_when_nothing_is_tried_again() {
+        let leaves = Leaves { once: true, until_done: true, ..Leaves::default() };
+        let (mut pool, now) = (Pool::new(leaves), Instant::now());
+        pool.left = Idle { delayed: 1, ..Idle::default() };
+        pool.asking += 1;
+        pool.asked(true);
+        assert!(!pool.is_over(Duration::ZERO) && !pool.is_outdated(LONG_WAIT));
+        assert_eq!(pool.permit(false, now), WAITING);
+        pool.left = Idle { held: 1, ..Idle::default() };
+        assert_eq!(pool.permit(false, now), AT_ONCE);
+        assert!(pool.is_over(Duration::ZERO));
     }
 
     /// No more jobs are taken than allowed, even by slots that ask at the same time; after one is given back, another
     /// may be taken.
     #[test]
     fn no_more_are_taken_than_allowed() {
-        let (mut pool, now) = (Pool::new(false, Some(2), None), Instant::now());
+        let (mut pool, now) =
+            (Pool::new(Leaves { jobs_max: Some(2), ..Leaves::default() }), Instant::now());
         take(&mut pool);
         assert_eq!(pool.permit(false, now), WAITING);
         pool.asking += 1;
@@ -306,7 +336,7 @@ mod tests {
     /// A command that cannot be started makes everybody wait, longer each time, until one can.
     #[test]
     fn failed_starts_hold_all() {
-        let (mut pool, now) = (Pool::new(false, None, None), Instant::now());
+        let (mut pool, now) = (Pool::default(), Instant::now());
         assert_eq!(pool.permit(false, now), AT_ONCE, "the queue may be paused");
         pool.asking += 1;
         pool.asked(true);
@@ -332,7 +362,7 @@ mod tests {
     /// When the last jobs of twenty keys failed at once, one at a time is tried, after a pause, until one succeeds.
     #[test]
     fn failures_at_once_are_suspicious() {
-        let (mut pool, now) = (Pool::new(false, None, None), Instant::now());
+        let (mut pool, now) = (Pool::default(), Instant::now());
         let fail = |pool: &mut Pool, key: u8, took| {
             take(pool);
             pool.reported(&[key], 1, took, now)
@@ -361,7 +391,8 @@ mod tests {
     /// After so many failures in a row the worker leaves; one success, and they are counted anew.
     #[test]
     fn failures_in_a_row_end_it() {
-        let (mut pool, now) = (Pool::new(false, None, Some(2)), Instant::now());
+        let (mut pool, now) =
+            (Pool::new(Leaves { failures_max: Some(2), ..Leaves::default() }), Instant::now());
         for (code, in_a_row) in [(1, None), (0, None), (1, None), (7, Some(2))] {
             assert_eq!(pool.stop, Stop::No);
             take(&mut pool);
@@ -374,10 +405,13 @@ mod tests {
     /// A first signal lets jobs finish and a second one does not; patience ends with each.
     #[test]
     fn signals_stop_in_two_steps() {
-        let (mut pool, now) = (Pool::new(false, None, None), Instant::now());
+        let (mut pool, now) = (Pool::default(), Instant::now());
         let later = now + Duration::from_secs(100);
         assert_eq!(pool.patience(now), None);
-        assert_eq!(Pool::new(true, None, None).patience(now), Some(now + PATIENCE));
+        assert_eq!(
+            Pool::new(Leaves { once: true, ..Leaves::default() }).patience(now),
+            Some(now + PATIENCE)
+        );
         pool.stop(Stop::Finish, later);
         assert_eq!((pool.stop, pool.permit(true, later)), (Stop::Finish, Permit::Leave));
         assert!(pool.is_outdated(Duration::ZERO));
@@ -390,7 +424,7 @@ mod tests {
     /// News is logged once.
     #[test]
     fn news_is_logged_once() {
-        let mut pool = Pool::new(false, None, None);
+        let mut pool = Pool::default();
         let silent = [false, true, true, false, false];
         let news = silent.map(|silent| pool.is_news(State::Silent, silent));
         assert_eq!(news, [false, true, false, true, false]);

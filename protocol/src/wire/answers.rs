@@ -149,7 +149,8 @@ fn put_idle(bytes: &mut BytesMut, Idle { paused, busy, delayed, held, due }: Idl
         ("held", some(held)),
         ("due", due),
     ];
-    let reasons = reasons.into_iter().filter_map(|(word, number)| Some(format!(" {word} {}", number?)));
+    let reasons =
+        reasons.into_iter().filter_map(|(word, number)| Some(format!(" {word} {}", number?)));
     put(bytes, std::iter::once("NOJOBS".to_owned()).chain(reasons));
 }
 

@@ -229,7 +229,7 @@ fn answers_are_lines() {
     ] {
         answer.encode(&mut bytes);
     }
-    let text = "JOB 7 alpha  0 1\nJOB alpha  0 1\nNOJOBS\nNOJOBS paused 2\nNOJOBS busy 3\nOK\nLOST\nERROR busy two  lines\n";
+    let text = "JOB 7 alpha  0 1\nJOB alpha  0 1\nNOJOBS\nNOJOBS paused 2 due 0\nNOJOBS busy 3 delayed 2 held 1\nOK\nLOST\nERROR busy two  lines\n";
     assert_eq!(bytes, text.as_bytes());
 }
 

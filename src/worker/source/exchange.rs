@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 
 use shiftboss_protocol::backoff::{Backoff, shortened};
 use shiftboss_protocol::client::ClientError;
-use shiftboss_protocol::model::Idle;
 use shiftboss_protocol::wire::answers::Job;
 use tracing::{debug, info, warn};
 
@@ -155,7 +154,7 @@ impl Slot {
     /// that was taken back is answered without a reason.
     fn is_paused(&self, given: Option<&Given>) {
         let paused = given.and_then(|given| given.as_ref().err()?.paused);
-        let is_silent = self.pool.borrow().once || self.stopping() > Stop::No;
+        let is_silent = self.pool.borrow().is_once() || self.stopping() > Stop::No;
         if is_silent || !self.is_news(State::Paused, paused.is_some()) {
             return;
         }

@@ -182,3 +182,28 @@ fn what_only_fails_is_told() {
     end(0);
     assert!(!status(&[]).1.contains("the last "), "one succeeded");
 }
+
+/// With `--once` a worker says what it leaves because it is tried again later, or held; with `--until-done` it waits for
+/// the former.
+#[test]
+fn what_is_tried_again_is_told_and_waited_for() {
+    let site = Site::new();
+    std::fs::write(site.path("rules.toml"), "[job_retry]\nretries = 1\nfirst = '2s'\n").unwrap();
+    let _daemon = site.start_with(&["--config", "rules.toml"]);
+    site.write("f.1.txt", jobs(4));
+    site.wait_count(4);
+    assert!(site.run(&["hold", "k0"]).status.success());
+    let script = "mkdir tried-$SHIFTBOSS_KEY 2> /dev/null && exit 1; test $SHIFTBOSS_KEY != k2";
+    let (exit, _, log) = run(&site, &["--once", "--fail"], script);
+    assert_eq!(exit, Some(1), "{log}");
+    let told =
+        "Tasks that failed are tried again later; `--until-done` waits for them. left=3 next=";
+    assert!(log.contains(told) && log.contains("3 failed, 3 left that are tried again"), "{log}");
+    assert!(log.contains("Keys are held, and none of their tasks was taken"), "{log}");
+    assert!(log.contains("keys=1"), "{log}");
+    let (exit, _, log) = run(&site, &["--once", "--until-done", "-n", "2"], script);
+    assert_eq!(exit, Some(0), "{log}");
+    assert!(!log.contains("tried again later") && log.contains("Keys are held"), "{log}");
+    let codes = site.sql("SELECT attr_path || exit_code FROM log ORDER BY attr_path");
+    assert_eq!(codes, ["k10", "k21", "k30"]);
+}

@@ -14,7 +14,10 @@ fn a_worker_in_rust() {
     let mut worker = Worker::connect(&site.socket(), "rust", 60).unwrap();
     let job = worker.next(Duration::ZERO).unwrap().unwrap();
     assert_eq!((job.shown_key().as_str(), &*job.payload), ("alpha", &b"1"[..]));
-    assert_eq!(worker.next(Duration::from_secs(1)).unwrap(), Err(Idle { busy: 1, ..Idle::default() }));
+    assert_eq!(
+        worker.next(Duration::from_secs(1)).unwrap(),
+        Err(Idle { busy: 1, ..Idle::default() })
+    );
     let first = job.attempt.unwrap();
     assert!(worker.beat(first).unwrap());
     worker.release(first).unwrap();

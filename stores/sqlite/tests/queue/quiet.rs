@@ -37,7 +37,7 @@ fn a_batch_that_only_reads_needs_no_lock() {
             beat 1 -> recorded
             runs -> f.1 0 2
             due -> due in 60
-            idle -> busy 1
+            idle -> busy 1 held 1
             out -> count 1",
         );
         let probe = ready(script.engine.as_mut().unwrap().apply(NOW * 1_000, vec![Probe.into()]));
