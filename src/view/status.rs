@@ -3,7 +3,7 @@
 
 use shiftboss_protocol::answers::live::{BrokerLive, Live};
 use shiftboss_protocol::answers::{
-    DaemonState, DaemonStatus, FetcherStatus, HOLDERS_MAX, QueueStatus, RelayStatus, Waiting,
+    DaemonState, DaemonStatus, Done, FetcherStatus, HOLDERS_MAX, QueueStatus, RelayStatus, Waiting,
 };
 use shiftboss_queue::sums::total;
 
@@ -13,6 +13,7 @@ use super::table::capitalized;
 use crate::hint::hint;
 use crate::lock::LockState;
 use crate::stores::Database;
+use crate::stores::outcome_words::{in_words, of_code};
 use crate::target::Target;
 use crate::text::{CELL_WIDTH_MAX, ago, counted, cut, line, quoted, shown, span};
 
@@ -207,8 +208,10 @@ fn last_hour(queue: &QueueStatus) -> String {
     }
     let done = queue.done_last_hour.iter();
     let total = total(done.clone().map(|done| done.jobs));
-    let codes = done.map(|done| format!("{} with exit code {}", done.jobs, done.exit_code));
-    format!("{} ended: {}", counted(total, "job"), codes.collect::<Vec<_>>().join(", "))
+    let ends = done.map(|Done { exit_code, jobs }| {
+        format!("{jobs} {}", in_words(of_code(*exit_code), Some(*exit_code)))
+    });
+    format!("{} ended: {}", counted(total, "job"), ends.collect::<Vec<_>>().join(", "))
 }
 
 /// Daemons that may be gone for good, and those whose server fell back, to a backup or to a replica that was behind.
