@@ -145,7 +145,7 @@ impl Said for RetryAnswer {
                 let why = line_of("why", &self.key);
                 format!("Nothing of {name} was to be put back: {why} tells where it is.")
             }
-            rows => format!("Back in the queue: {} of {name}.", counted(rows, "task")),
+            rows => format!("Back in the queue: {name} ({}).", counted(rows, "task")),
         }
     }
 }

@@ -342,7 +342,7 @@ impl Scrape {
             };
             sums(count).into_iter().map(series)
         });
-        out.gauges(("tasks", "Tasks of lists, by status.", None), tasks)?;
+        out.gauges(("tasks", "Tasks, by status.", None), tasks)?;
         let lists: [(&str, &str, Count); 2] = [
             ("fetcher_list_lines", "Lines of the newest list.", |list| list.lines),
             ("fetcher_skipped_lines", "Faulty lines of the newest list.", |list| list.skipped),

@@ -13,7 +13,7 @@ use super::table::capitalized;
 use crate::hint::hint;
 use crate::lock::LockState;
 use crate::stores::Database;
-use crate::stores::outcome_words::{in_words, of_code};
+use crate::stores::outcome_words::of_code;
 use crate::target::Target;
 use crate::text::{CELL_WIDTH_MAX, ago, counted, cut, line, quoted, shown, span};
 
@@ -208,8 +208,9 @@ fn last_hour(queue: &QueueStatus) -> String {
     }
     let done = queue.done_last_hour.iter();
     let total = total(done.clone().map(|done| done.jobs));
-    let ends = done.map(|Done { exit_code, jobs }| {
-        format!("{jobs} {}", in_words(of_code(*exit_code), Some(*exit_code)))
+    let ends = done.map(|Done { exit_code, jobs }| match of_code(*exit_code) {
+        "failure" => format!("{jobs} failure (exit code {exit_code})"),
+        end => format!("{jobs} {end}"),
     });
     format!("{} ended: {}", counted(total, "job"), ends.collect::<Vec<_>>().join(", "))
 }

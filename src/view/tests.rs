@@ -130,7 +130,7 @@ Daemon          not running: pid 711 ended without a clean stop, last wrote 5m a
 Rules           fair, lease 12h, durability power
 Rows            3 waiting, 2 running (1 of them again, after a lease that expired), 0 ended (3 failed), 1 delayed, 1 dead-lettered
 Longest waiting evil\\u{1b}[2J (last run 1m ago)
-Last hour       7 jobs ended: 5 success, 2 failure 1
+Last hour       7 jobs ended: 5 success, 2 failure (exit code 1)
 Failed          3 tasks: `shiftboss tasks --status failed` lists them
 Delayed         1 task: `shiftboss tasks --status delayed` lists them
 Held            2 keys: `shiftboss tasks --held` lists them

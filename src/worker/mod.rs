@@ -135,7 +135,7 @@ fn warn_left(Idle { paused: waiting, busy, delayed, held, due }: Idle) {
     }
     if held > 0 {
         let how = hint("tasks --held");
-        warn!(keys = held, "Keys are held, and none of their tasks was taken: {how} lists them.");
+        warn!(keys = held, "Keys are held; if they have tasks, these were left: {how} lists them.");
     }
 }
 

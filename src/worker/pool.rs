@@ -169,6 +169,15 @@ impl Pool {
         self.knows |= is_answered;
     }
 
+    /// A slot has a job, or none.
+    pub fn took(&mut self, is_job: bool) {
+        self.counts.out += u64::from(is_job);
+        if is_job {
+            // What is left must be asked for anew.
+            self.left = Idle::default();
+        }
+    }
+
     /// The daemon knows the end of a key's job, which took so long. Returns what is to be said of it.
     pub fn reported(&mut self, key: &[u8], code: u8, took: Duration, now: Instant) -> Option<News> {
         self.counts.out -= 1;
@@ -270,7 +279,7 @@ mod tests {
     fn take(pool: &mut Pool) {
         pool.asking += 1;
         pool.asked(true);
-        pool.counts.out += 1;
+        pool.took(true);
     }
 
     /// With `once` a slot asks whether there is anything only when no other job is out but its own.
@@ -309,9 +318,10 @@ mod tests {
         pool.asked(true);
         assert!(!pool.is_over(Duration::ZERO) && !pool.is_outdated(LONG_WAIT));
         assert_eq!(pool.permit(false, now), WAITING);
-        pool.left = Idle { held: 1, ..Idle::default() };
-        assert_eq!(pool.permit(false, now), AT_ONCE);
-        assert!(pool.is_over(Duration::ZERO));
+        pool.took(true);
+        assert_eq!(pool.permit(true, now), AT_ONCE, "it may have been the last");
+        pool.reported(b"a", 0, Duration::ZERO, now);
+        assert!(pool.is_over(Duration::ZERO) && pool.is_outdated(LONG_WAIT));
     }
 
     /// No more jobs are taken than allowed, even by slots that ask at the same time; after one is given back, another

@@ -109,7 +109,7 @@ fn through_every_key() {
     see("q", "P pause");
     see("4", "success");
     see("R", &format!("Retry {ended}? y/N"));
-    see("y", &format!("Back in the queue: 1 task of {ended}."));
+    see("y", &format!("Back in the queue: {ended} (1 task)."));
     see("B", &format!("Bump {ended}? y/N"));
     see("n", "Not done.");
     let soon = format!("Bumped: {ended} is the next of the bum");

@@ -52,7 +52,7 @@ fn a_task_outlives_the_daemon_and_its_failures() {
     assert!(why.contains("delayed: its task failed, and waits again by itself"), "{why}");
     assert!(why.contains("@tasks"), "{why}");
     let (code, stdout, _) = site.shiftboss(&["retry", "alpha"]);
-    assert_eq!((code, &*stdout), (0, "Back in the queue: 1 task of alpha.\n"));
+    assert_eq!((code, &*stdout), (0, "Back in the queue: alpha (1 task).\n"));
     assert_eq!(site.ask("READY"), "JOB alpha 1.0 1.1\n");
     assert_eq!(site.ask("DONE alpha 0"), "NOJOBS\n");
     assert_eq!(site.sql(SINGLE), [""; 0]);

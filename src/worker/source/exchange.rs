@@ -57,7 +57,7 @@ impl Slot {
             if wait.is_some() {
                 pool.asked(answered.is_ok());
             }
-            pool.counts.out += u64::from(is_job);
+            pool.took(is_job);
         });
         match answered? {
             (given, None) => Ok(given),

@@ -1,6 +1,7 @@
 //! What a worker says of jobs that fail, and of those that it left to others.
 
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use super::{ATTEMPTS, GATE, jobs, run, start, touch, wait_lines, with_jobs, work, work_script};
 use crate::common::{Client, Daemon, Site, wait_until};
@@ -150,8 +151,8 @@ fn what_only_fails_is_slowed_down() {
     assert_eq!(exit, Some(0), "{log}");
     assert_eq!(log.matches("A job succeeded again").count(), 1, "{log}");
     let failed = site.number("SELECT count(*) FROM log WHERE exit_code = 1");
-    // Three more may have been out.
-    assert!((20..=24).contains(&failed), "{failed}");
+    // Three more may have been out, and a few were tried one by one.
+    assert!((20..=30).contains(&failed), "{failed}");
     assert_eq!(site.number("SELECT count(*) FROM log WHERE exit_code = 0"), 200 - failed);
 }
 
@@ -199,10 +200,12 @@ fn what_is_tried_again_is_told_and_waited_for() {
     let told =
         "Tasks that failed are tried again later; `--until-done` waits for them. left=3 next=";
     assert!(log.contains(told) && log.contains("3 failed, 3 left that are tried again"), "{log}");
-    assert!(log.contains("Keys are held, and none of their tasks was taken"), "{log}");
+    assert!(log.contains("Keys are held; if they have tasks"), "{log}");
     assert!(log.contains("keys=1"), "{log}");
+    let begun = Instant::now();
     let (exit, _, log) = run(&site, &["--once", "--until-done", "-n", "2"], script);
     assert_eq!(exit, Some(0), "{log}");
+    assert!(begun.elapsed() < Duration::from_secs(25), "it does not wait for more: {log}");
     assert!(!log.contains("tried again later") && log.contains("Keys are held"), "{log}");
     let codes = site.sql("SELECT attr_path || exit_code FROM log ORDER BY attr_path");
     assert_eq!(codes, ["k10", "k21", "k30"]);
