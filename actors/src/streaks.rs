@@ -11,7 +11,7 @@ use shiftboss_protocol::model::UnixSeconds;
 use shiftboss_queue::attempt::Outcome;
 use shiftboss_queue::operation::JobEnd;
 
-/// After how many failures in a row a name is told.
+/// After how many failures in a row `status` names it.
 pub const STREAK: u64 = 100;
 /// How long after its last failure, in seconds: a worker may be gone.
 const TOLD: UnixSeconds = 3_600;

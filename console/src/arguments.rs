@@ -11,6 +11,7 @@ use shiftboss_runner::child::{CommandSpec, GRACE, Template};
 use shiftboss_runner::payload::PAYLOAD_FILE;
 
 use crate::exit::{ExitCode, Failure};
+use crate::near::one_slip_from;
 
 /// How long a command may take, wherever one is run.
 #[derive(Debug, Clone, PartialEq, Args)]
@@ -94,10 +95,27 @@ pub fn template(
     let template = Template { program, arguments: words.collect() };
     if !allow_scripts {
         let all = [places, &[PAYLOAD_FILE]].concat();
-        let refused = template.refuse_scripts(places).and_then(|()| template.refuse_mistyped(&all));
+        let refused = template.refuse_scripts(places);
+        let refused = refused.and_then(|()| refuse_mistyped(&template.arguments, &all));
         refused.map_err(Failure::of(ExitCode::Usage))?;
     }
     Ok(template)
+}
+
+/// An argument that is almost one of these placeholders would be passed on as it is.
+fn refuse_mistyped(arguments: &[OsString], places: &[&str]) -> Result<(), String> {
+    for argument in arguments.iter().filter_map(|argument| argument.to_str()) {
+        let is_in_braces = argument.starts_with('{') && argument.ends_with('}');
+        if is_in_braces
+            && !places.contains(&argument)
+            && let Some(meant) = one_slip_from(argument, places)
+        {
+            return Err(format!(
+                "{argument} is no placeholder: did you mean {meant}? --allow-shell-templates takes it as it is"
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// Paths are kept whole: `status` shows them, and is called from other directories.
@@ -124,4 +142,25 @@ pub fn one_of<T: Copy + Send + Sync>(
         let found = words.iter().find(|(known, ..)| *known == word);
         found.map(|(.., value)| *value).ok_or("there is no such word")
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_mistyped_is_refused() {
+        let check = |arguments: &[&str]| {
+            let arguments: Vec<_> = arguments.iter().map(OsString::from).collect();
+            refuse_mistyped(&arguments, &["{key}", "{payload}"])
+        };
+        for (mistyped, meant) in
+            [("{kye}", "{key}"), ("{keys}", "{key}"), ("{paylod}", "{payload}")]
+        {
+            let error = check(&["{key}", mistyped]).unwrap_err();
+            let right = format!("{mistyped} is no placeholder: did you mean {meant}?");
+            assert!(error.starts_with(&right), "{error}");
+        }
+        assert_eq!(check(&["{key}", "{}", "{print}", "{name}", "x{kye}", "key", "{key"]), Ok(()));
+    }
 }

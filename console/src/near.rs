@@ -12,6 +12,11 @@ pub fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) ->
     best.map_or(String::new(), |(_, name)| format!("; did you mean {name:?}?"))
 }
 
+/// The one of these that a word is but for one letter: too many, missing, wrong, or in its neighbour's place.
+pub fn one_slip_from<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
+    known.iter().copied().find(|name| strsim::osa_distance(word, name) == 1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

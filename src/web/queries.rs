@@ -1,4 +1,4 @@
-//! Questions to the database and the daemon, kept few whoever asks: so many at once, so many that wait, and one for all who
+//! Questions to the database and the daemon, kept few however many ask: so many at once, so many that wait, and one for all who
 //! ask the same within a second.
 
 use std::collections::HashMap;

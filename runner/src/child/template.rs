@@ -37,23 +37,6 @@ impl Template {
         Ok(())
     }
 
-    /// Refuses an argument that is almost one of these placeholders: it was mistyped, and would be passed on as it is.
-    pub fn refuse_mistyped(&self, places: &[&str]) -> Result<(), String> {
-        for argument in self.arguments.iter().filter_map(|argument| argument.to_str()) {
-            let is_in_braces = argument.starts_with('{') && argument.ends_with('}');
-            let is_meant = |place: &&&str| strsim::osa_distance(argument, place) == 1;
-            if is_in_braces
-                && !places.contains(&argument)
-                && let Some(meant) = places.iter().find(is_meant)
-            {
-                return Err(format!(
-                    "{argument} is no placeholder: did you mean {meant}? --allow-shell-templates takes it as it is"
-                ));
-            }
-        }
-        Ok(())
-    }
-
     /// Whether a placeholder occurs in an argument.
     #[must_use]
     pub fn has_place(&self, place: &str) -> bool {
@@ -157,23 +140,6 @@ mod tests {
         ] {
             assert_eq!(check(taken), Ok(()), "{taken}");
         }
-    }
-
-    #[test]
-    fn what_is_mistyped_is_refused() {
-        let check = |arguments: &[&str]| {
-            let arguments = arguments.iter().map(OsString::from).collect();
-            let template = Template { program: "a".into(), arguments };
-            template.refuse_mistyped(&["{key}", "{payload}"])
-        };
-        for (mistyped, meant) in
-            [("{kye}", "{key}"), ("{keys}", "{key}"), ("{paylod}", "{payload}")]
-        {
-            let error = check(&["{key}", mistyped]).unwrap_err();
-            let right = format!("{mistyped} is no placeholder: did you mean {meant}?");
-            assert!(error.starts_with(&right), "{error}");
-        }
-        assert_eq!(check(&["{key}", "{}", "{print}", "{name}", "x{kye}", "key", "{key"]), Ok(()));
     }
 
     /// Placeholders are filled once, wherever they occur; what only looks like one stays.
