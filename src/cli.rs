@@ -9,6 +9,7 @@ mod operators;
 mod output;
 mod relay;
 mod serve;
+mod simulate;
 mod top;
 mod views;
 mod web;
@@ -33,17 +34,19 @@ use shiftboss_relay::{Broker, QueueKind};
 
 pub use crate::config::keys::is_number;
 pub use crate::config::tables;
+use crate::config::values::parse_bounded_time;
 use crate::exit::{ExitCode, Failure};
 use crate::stores::{Database, Destination};
 use crate::target::Asked;
 pub use broker::{BrokerArguments, BrokerVerb};
 pub use fetch::FetchArguments;
 pub use on_change::{OnChangeArguments, OnChangeSettings};
-pub use operators::{Add, By, DaemonArguments, FailedOnes, Hold, KeyArguments, Operate};
+pub use operators::{Add, By, DaemonArguments, FailedOnes, Hold, KeyArguments, ManyKeys, Operate};
 pub use output::OutputArguments;
 pub use relay::{RelayArguments, RelaySettings};
 use serve::parse_daemon_name;
 pub use serve::{ServeArguments, ServeOptions, ServeSettings, host_name};
+pub use simulate::SimulateArguments;
 pub use top::TopArguments;
 pub use views::{View, ViewArguments};
 pub use web::WebArguments;
@@ -112,7 +115,8 @@ pub enum Command {
     /// A job is a key and a payload: the first word of a fetcher's line, and the rest of that line. {key} and {payload} are
     /// replaced by them wherever they stand in COMMAND's arguments; no shell looks at them. {payload_file} is the path of
     /// a file with the payload, which may be too long for an argument (128 KiB). COMMAND also has SHIFTBOSS_KEY,
-    /// SHIFTBOSS_PAYLOAD (not if it is above 120 KiB), SHIFTBOSS_ATTEMPT and SHIFTBOSS_WORKER in its environment. Its exit
+    /// SHIFTBOSS_PAYLOAD (not if it is above 120 KiB), SHIFTBOSS_ATTEMPT, SHIFTBOSS_FETCHER, SHIFTBOSS_RETRY (as in 1/3) and
+    /// SHIFTBOSS_WORKER in its environment; in the file SHIFTBOSS_CONTROL it may ask for a pause (docs/groups.md). Its exit
     /// code is reported to the daemon: 128 plus the number if a signal ended it, 124 when its time was over. If there is
     /// no such program, no job is taken, and work exits with 78.
     ///
@@ -145,18 +149,21 @@ Examples:
     /// daemon can reach its database (docs/web.md).
     Web(WebArguments),
     Output(OutputArguments),
+    Simulate(SimulateArguments),
     #[command(flatten)]
     Operate(Operate),
     /// Read fetcher files, or a configuration file, as the daemon would, and report what is wrong
     ///
     /// Of fetcher files it prints each line or name that would be skipped, and exits with 65 if there is any. Of a
     /// configuration file it prints the first fault, with its line, and what `serve` needs and is missing
-    /// (directories, group, socket), and exits with 78 if there is anything.
+    /// (directories, group, socket), and exits with 78 if there is anything. With --list it says how the groups of the file
+    /// sort a list, and how long one pass over it takes.
     #[command(after_help = "\
 Examples:
   shiftboss check input
   shiftboss check --json input | jq '.files[] | select(.skipped_lines > 0)'
   shiftboss check --config /etc/shiftboss.toml
+  shiftboss check --config /etc/shiftboss.toml --list input/links.1.txt --job-time 2s
   shiftboss check --database /var/lib/shiftboss/state.db")]
     Check {
         /// The directory of the fetcher files
@@ -165,6 +172,13 @@ Examples:
         /// Check this configuration file of the daemon instead
         #[arg(long, value_name = "FILE", conflicts_with_all = ["input_dir", "json"])]
         config: Option<PathBuf>,
+        /// With --config: a fetcher file, of which to say how its keys would be grouped, and how long one pass takes at the
+        /// limits of their groups; may be given more than once
+        #[arg(long = "list", value_name = "FILE", requires = "config")]
+        lists: Vec<PathBuf>,
+        /// How long a job is taken to last for that
+        #[arg(long, value_name = "TIME", value_parser = parse_bounded_time, default_value = "1s", requires = "lists")]
+        job_time: Duration,
         /// Check whether this database is sound instead, while no daemon uses it. Prints all faults and exits with
         /// 65 if not. A sound one that a daemon found corrupt may be used again
         #[arg(long, value_name = "DATABASE", value_parser = database(), conflicts_with_all = ["input_dir", "json", "config"])]

@@ -66,7 +66,8 @@ impl Session {
         Self::begin_as(socket, by, requests, timeout)
     }
 
-    fn begin_as<V: Verb>(
+    /// The same in the name of a person.
+    pub fn begin_as<V: Verb>(
         socket: &Path,
         by: Name,
         requests: &[V],
@@ -135,7 +136,9 @@ impl Session {
         let (code, text) = words.split_once(' ').unwrap_or((words, ""));
         let (exit, before, after) = match code {
             "denied" => (ExitCode::Denied, "refused: ", ""),
-            "unknown" | "held" | "listed" => return Failure::new(ExitCode::BadData, text),
+            "unknown" | "held" | "listed" | "classic" => {
+                return Failure::new(ExitCode::BadData, text);
+            }
             "full" => (ExitCode::AlreadyRunning, "refused: ", ""),
             "busy" => (ExitCode::Unavailable, "cannot do it now: ", "; try again"),
             "unsupported" => (ExitCode::Configuration, "is older than this command: ", ""),

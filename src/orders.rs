@@ -5,12 +5,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde::de::DeserializeOwned;
-use shiftboss_protocol::answers::Hold;
+use shiftboss_protocol::answers::{Hold, HoldRule};
 use shiftboss_protocol::model::Key;
 use shiftboss_protocol::verbs::{
-    AcceptInputAnswer, AddAnswer, BumpAnswer, DrainAnswer, ForgetAnswer, HealthAnswer,
-    HoldAllAnswer, HoldAnswer, Name, PauseAnswer, Request, RetryAnswer, RunFetcherAnswer,
-    UnholdAllAnswer, UnholdAnswer, Verb,
+    AcceptInputAnswer, AddAnswer, BumpAnswer, CancelRunningAnswer, DrainAnswer, ForgetAnswer,
+    HealthAnswer, HoldAllAnswer, HoldAnswer, HoldFetcherAnswer, HoldGroupAnswer, Name, PauseAnswer,
+    Request, RetryAnswer, RunFetcherAnswer, UnholdAllAnswer, UnholdAnswer, UnholdFetcherAnswer,
+    UnholdGroupAnswer, Verb,
 };
 
 use crate::client::ask_as;
@@ -42,6 +43,7 @@ pub fn give(target: &Target, by: Name, order: Request) -> Result<String, Failure
         Request::Bump(order) => said(socket, by, order),
         Request::Hold(order) => said(socket, by, order),
         Request::Unhold(order) => said(socket, by, order),
+        Request::CancelRunning(order) => said(socket, by, order),
         other => Err(Failure::usage(format!("{} is a command's alone", other.name()))),
     }
 }
@@ -195,32 +197,75 @@ impl Said for UnholdAnswer {
     }
 }
 
-impl Said for HoldAllAnswer {
+impl Said for CancelRunningAnswer {
     fn said(&self) -> String {
-        let replaced = match self.replaced {
-            0 => String::new(),
-            some => format!(" It takes the place of {}.", counted(some, "earlier hold")),
-        };
+        let (key, worker) = (text(&self.key), shown(&self.worker));
         format!(
-            "{}; {} lists them. Keys that come later are not held.{replaced}",
-            begin_so("Held", self.held, &self.prefix),
-            hint("tasks --held")
+            "Cancelled: {worker} is to stop the running job of {key}, attempt {}.",
+            self.attempt
         )
     }
+}
+
+impl Said for HoldAllAnswer {
+    fn said(&self) -> String {
+        let which = format!("all keys that begin with {}", text(&self.prefix));
+        let unhold = format!("unhold --prefix {}", quoted(self.prefix.as_str()));
+        by_rule(&which, &unhold, self.until, self.replaced.as_ref())
+    }
+}
+
+impl Said for HoldFetcherAnswer {
+    fn said(&self) -> String {
+        let which = format!("all tasks of {}", shown(&self.fetcher));
+        let unhold = format!("unhold --fetcher {}", quoted(&self.fetcher));
+        by_rule(&which, &unhold, self.until, self.replaced.as_ref())
+    }
+}
+
+impl Said for HoldGroupAnswer {
+    fn said(&self) -> String {
+        let which = format!("all tasks of the group {}", shown(&self.group));
+        let unhold = format!("unhold --group {}", quoted(&self.group));
+        by_rule(&which, &unhold, self.until, None)
+    }
+}
+
+impl Said for UnholdGroupAnswer {
+    fn said(&self) -> String {
+        let group = shown(&self.group);
+        match self.was_held {
+            true => format!("The group {group} is held no longer."),
+            false => format!("The group {group} was not held."),
+        }
+    }
+}
+
+fn by_rule(which: &str, unhold: &str, until: Option<i64>, replaced: Option<&HoldRule>) -> String {
+    let until = until.map_or(String::new(), |until| format!("until {}, or ", timestamp(until)));
+    let replaced = replaced.map_or(String::new(), |rule| {
+        format!(" It takes the place of such a rule by {}.", shown(&rule.by))
+    });
+    format!("Held {until}until {}: {which}, also those that come later.{replaced}", hint(unhold))
 }
 
 impl Said for UnholdAllAnswer {
     fn said(&self) -> String {
-        format!(
-            "{}. What waits of them is at its old place.",
-            begin_so("No longer held", self.ended, &self.prefix)
-        )
+        rule_ended(self.was_held, &format!("all keys that begin with {}", text(&self.prefix)))
     }
 }
 
-fn begin_so(how: &str, count: u64, prefix: &Key) -> String {
-    let begins = if count == 1 { "begins" } else { "begin" };
-    format!("{how}: {} that {begins} with {}", counted(count, "key"), text(prefix))
+impl Said for UnholdFetcherAnswer {
+    fn said(&self) -> String {
+        rule_ended(self.was_held, &format!("all tasks of {}", shown(&self.fetcher)))
+    }
+}
+
+fn rule_ended(was_held: bool, which: &str) -> String {
+    match was_held {
+        true => format!("No rule holds {which} any more: what waits of them is at its old place."),
+        false => format!("There was no rule for {which}."),
+    }
 }
 
 #[cfg(test)]

@@ -90,6 +90,10 @@ impl Places {
 }
 
 impl Asked {
+    pub fn is_typed(&self) -> bool {
+        self.target.is_some()
+    }
+
     fn places(&self) -> Result<Places, Failure> {
         let Some(typed) = &self.target else {
             return Places::usual(|name| env::var_os(name), PACKAGED_CONFIGURATION.as_ref());

@@ -41,7 +41,7 @@ use shiftboss_protocol::model::{Idle, LeaseHolder};
 use shiftboss_protocol::wire::answers::Answer;
 use shiftboss_protocol::wire::session::{Refused, Step};
 use shiftboss_protocol::wire::{ClassicRequest, Line, LineCodec, WireError};
-use shiftboss_queue::operation::Complete;
+use shiftboss_queue::operation::{Complete, Dispatch};
 
 /// First size of the read buffer; requests are short and connections many.
 const READ_BUFFER_BYTES: usize = 512;
@@ -122,7 +122,7 @@ impl Connection {
         }
     }
 
-    /// Answers one line after the other. A new line ends a wait for work, and so does the end of the input.
+    /// Answers one line after the other. A new line ends a wait, and so does the end of the input.
     async fn serve(mut self, closing: CancellationToken) {
         let mut wait = None;
         loop {
@@ -132,7 +132,7 @@ impl Connection {
                 reply = waited(&mut wait) => reply,
                 line = self.line() => {
                     let before = match wait.take() {
-                        Some(_) => Reply::line(&Answer::NoJobs(Idle::default())),
+                        Some(Wait { given_up, .. }) => Reply::line(&given_up),
                         None => Reply::default(),
                     };
                     match self.answer(line).await {
@@ -199,8 +199,8 @@ impl Connection {
             ClassicRequest::Done { key, exit_code } => ("DONE", Some(Complete { key, exit_code })),
         };
         self.links.metrics.requested(word, 1);
-        match next_work(ended, None, &self.links).await {
-            Ok(Some(job)) => Reply::job(None, job),
+        match next_work(ended, Dispatch::default(), &self.links).await {
+            Ok(Some(job)) => Reply::job(job),
             Ok(None) => Reply::line(&Answer::NoJobs(Idle::default())),
             Err(reason) => {
                 self.links.metrics.refused(&[reason.code]);
@@ -299,7 +299,7 @@ impl Connection {
 
 async fn waited(wait: &mut Option<Wait>) -> Reply {
     match wait {
-        Some(wait) => wait.await,
+        Some(wait) => (&mut wait.end).await,
         None => std::future::pending().await,
     }
 }

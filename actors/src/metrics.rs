@@ -130,7 +130,11 @@ fn count_outcomes(counted: &mut Counted, outcomes: &[Result<Outcome, Rejected>])
         match outcome {
             Outcome::CompleteAttempt(Ack::Stale) => counted.stale_results += 1,
             Outcome::Expire(Some(expired)) => {
-                let result = if expired.dead_letter { "dead_letter" } else { "requeued" };
+                let result = match (expired.dead_letter, expired.cancelled) {
+                    (true, _) => "dead_letter",
+                    (_, true) => "cancelled",
+                    _ => "requeued",
+                };
                 *counted.leases_expired.entry(Cow::Borrowed(result)).or_default() += 1;
             }
             Outcome::Relayed(RelayAnswer::Answered(outcomes)) => count_outcomes(counted, outcomes),

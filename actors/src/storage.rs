@@ -18,6 +18,7 @@ mod outages;
 mod reply;
 #[cfg(test)]
 mod session_tests;
+mod stops;
 #[cfg(test)]
 mod tests;
 mod waiting;
@@ -45,6 +46,7 @@ use outages::Outages;
 use reply::{Deferred, Reply, deferred};
 use shiftboss_queue::error::{Rejected, StoreResult};
 use shiftboss_queue::operation::{Dispatched, Outcome, Request};
+use stops::StopWaits;
 use waiting::WaitQueue;
 
 const IDLE_TICK: Duration = Duration::from_millis(250);
@@ -70,6 +72,7 @@ pub struct StorageActor {
     /// The lease of [jobs without one of their own](Store::classic_lease).
     classic_lease: Option<u32>,
     waiting: WaitQueue,
+    stops: StopWaits,
     runs_changed: RunsChange,
     work_followers: Vec<Arc<Notify>>,
     /// An operator has asked the daemon to stop once none of its jobs is in flight.
@@ -110,6 +113,7 @@ impl StorageActor {
             leases: LeaseClock::default(),
             classic_lease: store.classic_lease(),
             waiting: WaitQueue::default(),
+            stops: StopWaits::default(),
             runs_changed: RunsChange::default(),
             work_followers: Vec::new(),
             drains: false,
@@ -303,8 +307,8 @@ impl StorageActor {
         let makes_work = replies.makes_work && outcomes.is_ok();
         self.expect_company(&outcomes);
         replies.send(self, ctx, outcomes);
-        self.waiting.awake |= makes_work;
         if makes_work {
+            self.waiting.wake();
             self.tell_followers();
         }
         self.serve_waiting(ctx);
@@ -340,6 +344,7 @@ impl StorageActor {
         if self.waiting.is_look_due(LOOK_TICK / 2) {
             self.look_for_waiting(ctx);
         }
+        self.look_for_stops(ctx);
         self.look_whether_drained(ctx);
         self.end_holds(ctx);
     }
@@ -370,6 +375,7 @@ impl ActorFuture<StorageActor> for Changes {
                 actor.runs_changed.happened = true;
                 actor.runs_changed.tell();
             }
+            actor.stops.is_look_due = true;
             actor.tell_followers();
             if actor.is_remote {
                 actor.look_for_waiting(ctx);

@@ -83,7 +83,7 @@ fn nothing(group: &mut Group<'_>) {
 fn undo(group: &mut Group<'_>) {
     let mut bare = Bare::new(ROWS).unwrap();
     let dispatch = |bare: &mut Bare| match bare.ask().unwrap() {
-        Dispatched::Job(attempt, job) => (attempt, job.key),
+        Dispatched::Job(attempt, job, _) => (attempt, job.key),
         other => panic!("{other:?}"),
     };
     let undo = |bare: &mut Bare, (attempt, key)| {

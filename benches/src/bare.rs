@@ -161,7 +161,7 @@ impl Bare {
     }
 
     fn handed_out(&mut self, dispatched: Dispatched) {
-        if let Dispatched::Job(attempt, job) = dispatched {
+        if let Dispatched::Job(attempt, job, _) = dispatched {
             self.in_flight.push_back((attempt, job.key));
             self.left -= 1;
         }
@@ -220,6 +220,8 @@ fn open(path: &Path) -> io::Result<SqliteStore> {
             bump_share: 100,
             backoff: None,
             retries: shiftboss::stores::RetryRules::default(),
+            unlisted_kept: None,
+            groups: Default::default(),
         },
     )
     .map_err(|refused| io::Error::other(refused.to_string()))

@@ -5,7 +5,7 @@
 use std::io::Write;
 use std::time::Duration;
 
-use shiftboss_protocol::verbs::{Ready, Wait};
+use shiftboss_protocol::verbs::{Fetchers, Ready, Wait};
 use shiftboss_protocol::wire::answers::{Answer, Job};
 use shiftboss_protocol::wire::session::VERSION;
 
@@ -75,7 +75,7 @@ impl Protocol {
 }
 
 fn ready() -> Ready {
-    Ready { seconds: Wait::of(WAIT) }
+    Ready { seconds: Wait::of(WAIT), fetchers: Fetchers::All }
 }
 
 /// The last line without its end; `None`: it has none yet.
@@ -154,7 +154,7 @@ mod tests {
         assert!(Protocol::Leased.is_whole(answer) && !Protocol::Leased.is_whole(greeting));
         let mut next = Vec::new();
         assert_eq!(Protocol::Leased.end(answer, &mut next), Outcome::Job);
-        assert_eq!(next, b"DONE 7 0\nREADY 30\n");
+        assert_eq!(next, b"DONE 7 0\nREADY 30 fetchers=*\n");
         assert_eq!(Protocol::Leased.end(b"OK\nNOJOBS\n", &mut next), Outcome::Nothing);
         let stale = Protocol::Leased.end(b"ERROR stale x\nJOB 8 b 1\n", &mut next);
         assert!(matches!(stale, Outcome::Fault(_)));

@@ -13,7 +13,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut worker = Worker::connect(Path::new(&socket), "example", 60)?;
     while let Ok(job) = worker.next(Duration::from_secs(10))? {
         println!("{} {}", job.shown_key(), String::from_utf8_lossy(&job.payload));
-        // If the work may take longer than the lease, call worker.beat(attempt) every few seconds.
+        // If the work may take longer than the lease, call worker.beat(attempt, wait) every few seconds.
         if let Some(attempt) = job.attempt {
             worker.done(attempt, 0)?;
         }

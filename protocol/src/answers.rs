@@ -6,6 +6,7 @@
 
 mod daemons;
 mod ended;
+mod groups;
 mod keys;
 pub mod live;
 pub mod metrics;
@@ -18,7 +19,10 @@ pub use daemons::{
     DaemonState, DaemonStatus, EndedRun, FetcherRecord, NotStopped, RejectedFile, RelayStatus,
 };
 pub use ended::{Ended, Ends, Grouping, Log, MinuteJobs, Stats, StatsGroup};
-pub use keys::{Bump, Found, HeldKey, HeldKeys, Hold, HoldKind, KnownKey, LastStarts, Retry};
+pub use groups::{GroupCount, GroupRow, GroupState, Groups};
+pub use keys::{
+    Bump, Found, HeldBy, HeldKey, HeldKeys, Hold, HoldKind, HoldRule, KnownKey, LastStarts, Retry,
+};
 
 /// Most jobs in flight that are shown.
 pub const HOLDERS_MAX: usize = 1_000;
@@ -45,12 +49,24 @@ pub struct QueueStatus {
     pub single_tasks_ended: i64,
     pub max_single_tasks: Option<i64>,
     pub held: i64,
+    /// The rules by which operators hold many keys.
+    pub hold_rules: Vec<HoldRule>,
+    /// The rules have changed, and hold, or let go, this many keys of `keys` by now; `None`: all.
+    pub hold_rules_carried: Option<i64>,
     /// Keys that are held because their jobs failed too often in a row.
     pub backed_off: i64,
     /// Tasks that failed, and wait again by themselves when their time comes.
     pub delayed: i64,
     /// Keys that operators bumped, and that wait for their turn.
     pub bumped: i64,
+    /// Keys of which anything is known.
+    pub keys: i64,
+    /// Of those, the ones that no list, single task, job or hold has: they are kept for their last runs.
+    pub unlisted_keys: i64,
+    /// How many of those were forgotten by `[retention]` so far.
+    pub forgotten_keys: i64,
+    /// How many groups have each state, and how many keys wait for them; empty: there are none.
+    pub groups: Vec<GroupCount>,
     /// Jobs in flight, the one that has been out longest first; at most [`HOLDERS_MAX`].
     pub holders: Vec<Holding>,
     /// By name, each with its newest run: the lists in the input directory, whoever made them.
@@ -159,6 +175,10 @@ pub struct Why {
     pub busy_seconds: Option<i64>,
     /// While the hold lasts the key is not handed out, whatever its state.
     pub hold: Option<Hold>,
+    /// The rule that holds its tasks, if it is not held itself.
+    pub hold_rule: Option<HoldRule>,
+    /// The group of its next task.
+    pub group: Option<GroupRow>,
     /// It goes ahead of the order, as soon as it is eligible.
     pub bump: Option<Bump>,
     pub retry: Option<Retry>,
@@ -215,6 +235,8 @@ pub struct Delivery {
     /// When a classic job may be handed out again; `None` for a leased job: only the daemon knows when its lease ends.
     pub held_until: Option<UnixSeconds>,
     pub delivery_count: Option<i64>,
+    /// Its worker is to stop it.
+    pub stopping: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

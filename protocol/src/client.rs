@@ -5,4 +5,4 @@ mod connection;
 mod worker;
 
 pub use connection::{Connection, Deadline, is_close, is_timeout, within};
-pub use worker::{ANSWER_TIMEOUT, ClientError, Worker};
+pub use worker::{ANSWER_TIMEOUT, BeatAnswer, ClientError, Worker};

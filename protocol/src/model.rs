@@ -115,6 +115,23 @@ impl fmt::Display for Run {
     }
 }
 
+/// What a worker is told of a job besides its task.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct About {
+    pub fetcher: Arc<str>,
+    /// How often the task was tried again before, and how often it may be in all.
+    pub retry: u32,
+    pub retries: u32,
+}
+
+impl About {
+    /// Which try this is, and of how many.
+    pub fn tries(&self) -> (u32, u32) {
+        let first = self.retry.saturating_add(1);
+        (first, self.retries.saturating_add(1).max(first))
+    }
+}
+
 /// Why there is no job for a worker that asks, as far as it is known; counted up to [`IDLE_COUNT_MAX`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Idle {
@@ -126,6 +143,10 @@ pub struct Idle {
     pub delayed: u32,
     /// Keys that are held, by operators or for their failures.
     pub held: u32,
+    /// Groups that are closed, with keys that wait for that.
+    pub groups: u32,
+    /// Tasks that wait for workers of other fetchers.
+    pub others: u32,
     /// In how many seconds the first of those that are delayed or held comes back by itself; `None`: none does.
     pub due: Option<u32>,
 }

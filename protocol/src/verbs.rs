@@ -15,8 +15,11 @@ use crate::answers::{self, QueueStatus};
 use crate::model::{Attempt, Key, Row, UnixSeconds};
 use crate::wire::answers::Answer;
 use crate::wire::session::{ErrorCode, Refused};
-pub use arguments::{Argument, Count, FetcherName, HoldTime, Lease, Name, Reason, Wait, checked};
-pub(crate) use arguments::{Words, number};
+pub use arguments::{
+    ASKED_SECONDS_MAX, Argument, Asks, Count, FETCHERS_MAX, FetcherName, Fetchers, HoldTime, Lease,
+    Name, Reason, Wait, checked,
+};
+pub(crate) use arguments::{Words, escaped, number, unescaped};
 
 pub trait Verb: fmt::Display {
     const NAME: &'static str;
@@ -189,15 +192,15 @@ pub type LogAnswer = Report<answers::Log>;
 
 verbs! {
     /// Takes the next job in order, under a new attempt; if none is eligible, waits up to that long.
-    "READY" Worker Ready { seconds: Wait } => Answer;
+    "READY" Worker Ready { seconds: Wait, fetchers: Fetchers } => Answer;
 
     /// Records the attempt's end.
-    "DONE" Worker Done { attempt: Attempt, code: i64 } => Answer;
+    "DONE" Worker Done { attempt: Attempt, code: i64, asks: Asks } => Answer;
 
-    /// Restarts the attempt's lease.
-    "BEAT" Worker Beat { attempt: Attempt } => Answer;
+    /// Restarts the attempt's lease; waits up to that long, and is answered at once when the job is to stop.
+    "BEAT" Worker Beat { attempt: Attempt, seconds: Wait } => Answer;
 
-    /// Puts the attempt's job back in the queue, at its old place.
+    /// Puts the attempt's job back in the queue, at its old place; one that was to stop is cancelled.
     "RELEASE" Worker Release { attempt: Attempt } => Answer;
 
     /// Has the daemon close the connection.
@@ -286,13 +289,31 @@ verbs! {
         replaced: Option<answers::Hold>
     };
 
-    /// Does the same to each key with this prefix that is known now.
+    /// Does the same to all keys with this prefix, also to later ones, by one rule.
     "HOLD-ALL" Operator HoldAll { prefix: Key, seconds: HoldTime, reason: Reason } => HoldAllAnswer {
         prefix: Key,
-        held: u64,
-        /// Of those, the ones that were held before.
-        replaced: u64
+        until: Option<UnixSeconds>,
+        replaced: Option<answers::HoldRule>
     };
+
+    /// Does the same to all tasks of a fetcher.
+    "HOLD-FETCHER" Operator HoldFetcher { fetcher: Name, seconds: HoldTime, reason: Reason } => HoldFetcherAnswer {
+        fetcher: String,
+        until: Option<UnixSeconds>,
+        replaced: Option<answers::HoldRule>
+    };
+
+    /// Closes a group, for that many seconds, or with `-` until `UNHOLD-GROUP`.
+    "HOLD-GROUP" Operator HoldGroup { group: Name, seconds: HoldTime, reason: Reason } => HoldGroupAnswer {
+        group: String,
+        /// Its last second; `None`: until somebody ends it.
+        until: Option<UnixSeconds>,
+        /// It was held before.
+        replaced: bool
+    };
+
+    /// Ends the group's hold.
+    "UNHOLD-GROUP" Operator UnholdGroup { group: Name } => UnholdGroupAnswer { group: String, was_held: bool };
 
     /// Has the key run soon, before others that wait longer.
     "BUMP" Operator Bump { key: Key } => BumpAnswer { key: Key, bumped_before: u64 };
@@ -303,8 +324,11 @@ verbs! {
     /// Ends the key's hold: it waits at its old place.
     "UNHOLD" Operator Unhold { key: Key } => UnholdAnswer { key: Key, was_held: bool };
 
-    /// Ends operators' holds of all keys with this prefix.
-    "UNHOLD-ALL" Operator UnholdAll { prefix: Key } => UnholdAllAnswer { prefix: Key, ended: u64 };
+    /// Ends the rule that holds all keys with this prefix.
+    "UNHOLD-ALL" Operator UnholdAll { prefix: Key } => UnholdAllAnswer { prefix: Key, was_held: bool };
+
+    /// Ends the rule that holds all tasks of a fetcher.
+    "UNHOLD-FETCHER" Operator UnholdFetcher { fetcher: Name } => UnholdFetcherAnswer { fetcher: String, was_held: bool };
 
     /// Deletes the key's single tasks, except one in flight.
     "CANCEL" Operator Cancel { key: Key } => CancelAnswer {
@@ -314,5 +338,13 @@ verbs! {
         more: bool,
         /// One is in flight, and stays.
         in_flight: bool
+    };
+
+    /// Has the worker that runs the key's job stop it: the attempt is cancelled.
+    "CANCEL-RUNNING" Operator CancelRunning { key: Key } => CancelRunningAnswer {
+        key: Key,
+        /// The attempt that is to stop, and its worker.
+        attempt: Attempt,
+        worker: String
     };
 }

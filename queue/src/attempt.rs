@@ -58,6 +58,8 @@ impl Outcome {
 
 /// The exit code of `timeout(1)`, and of `shiftboss work` for a time limit.
 pub const TIMEOUT_CODE: i64 = 124;
+/// The exit code of what was cancelled, as of a command that SIGTERM ended: each end in `log` has a code.
+pub const CANCELLED_CODE: i64 = 143;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EndedAttempt {

@@ -4,14 +4,18 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use shiftboss_protocol::model::{Attempt, Key};
 
-use crate::place::Turn;
+use crate::groups::GroupId;
+use crate::place::{Line, Place, Route, Turn};
 use crate::record::{FetcherId, Record, Task};
 use crate::records::KeyId;
+use crate::rules::groups::Opening;
 
 /// Bits of a key's number below the jitter, so that keys of equal jitter have room.
 const SEQUENCE_BITS: u32 = 31;
 /// Turns of keys that never ran lie this far below all others.
 const NEVER: i64 = i64::MIN / 2;
+/// Whose group a place's is, if not a fetcher's.
+const ANYBODY: &str = "*";
 /// After an attempt whose row failed.
 const FAILED: char = 'f';
 
@@ -25,6 +29,71 @@ pub fn turn(turn: Turn) -> i64 {
 
 pub fn turn_of(number: i64) -> Turn {
     if number <= NEVER / 2 { Turn::Never(number - NEVER) } else { Turn::Started(number) }
+}
+
+/// A line as one number: that of anybody, or of a fetcher.
+pub fn line(line: Line) -> i64 {
+    let of = line.of.map_or(-1, |fetcher| fetcher.0);
+    of.saturating_mul(2).saturating_add(i64::from(line.is_lane))
+}
+
+/// Keys in order; those that somebody has (`--classic`); those in order, in groups.
+pub const FREE: i64 = 0;
+pub const HELD: i64 = 1;
+pub const GROUPED: i64 = 2;
+
+/// In which of these orders a key has its turn, if it has one.
+pub fn held(place: &Place) -> i64 {
+    match place.group {
+        _ if place.classic_held => HELD,
+        Some(_) => GROUPED,
+        None => FREE,
+    }
+}
+
+/// A group's number; 0: none.
+pub fn group(group: Option<GroupId>) -> i64 {
+    group.map_or(0, |group| group.0)
+}
+
+/// A group that is open, one that is closed until a time, one that is full, and one that is held.
+pub const OPEN: i64 = 0;
+pub const DELAYED: i64 = 1;
+pub const FULL: i64 = 2;
+pub const HELD_GROUP: i64 = 3;
+
+pub fn opening(opening: Opening) -> i64 {
+    match opening {
+        Opening::Open => OPEN,
+        Opening::At(_) => DELAYED,
+        Opening::Full => FULL,
+        Opening::Held | Opening::HeldUntil(_) => HELD_GROUP,
+    }
+}
+
+/// The group and the routes of a place: `*:8 1:7 20`; `None`: it has neither.
+pub fn routes(place: &Place) -> Option<String> {
+    let of_all = place.group.map(|group| format!("{ANYBODY}:{}", group.0));
+    let route = |it: &Route| match it.group {
+        Some(group) => format!("{}:{}", it.fetcher.0, group.0),
+        None => it.fetcher.0.to_string(),
+    };
+    let all: Vec<String> = of_all.into_iter().chain(place.routes.iter().map(route)).collect();
+    (!all.is_empty()).then(|| all.join(" "))
+}
+
+/// `None`: not written by any build of this version.
+pub fn routes_of(text: &str) -> Option<(Option<GroupId>, Vec<Route>)> {
+    let (mut of_all, mut routes) = (None, Vec::new());
+    for it in text.split_ascii_whitespace() {
+        let (of, group) = it.split_once(':').unwrap_or((it, ""));
+        let group = if group.is_empty() { None } else { Some(GroupId(group.parse().ok()?)) };
+        match of {
+            ANYBODY => of_all = group,
+            of => routes.push(Route { fetcher: FetcherId(of.parse().ok()?), group }),
+        }
+    }
+    Some((of_all, routes))
 }
 
 /// A lease's seconds; the most possible if the number is out of range.
@@ -122,6 +191,20 @@ mod tests {
         assert_eq!(served_of(&served(&record)).unwrap(), (record.served, record.failed));
         assert_eq!(served_of("").unwrap(), Default::default());
         assert!(served_of("1:x").is_none());
+    }
+
+    #[test]
+    fn routes_are_read_as_they_are_written() {
+        let route = |fetcher, group: Option<i64>| Route {
+            fetcher: FetcherId(fetcher),
+            group: group.map(GroupId),
+        };
+        let routes = vec![route(0, Some(7)), route(20, None)];
+        let place = Place { group: Some(GroupId(8)), routes, ..Place::default() };
+        assert_eq!(super::routes(&place).as_deref(), Some("*:8 0:7 20"));
+        assert_eq!(routes_of("*:8 0:7 20"), Some((place.group, place.routes)));
+        assert_eq!(super::routes(&Place::default()), None);
+        assert_eq!(routes_of("1:x"), None);
     }
 
     /// Numbers of keys follow the jitter, are positive, and fit.

@@ -4,8 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use shiftboss_protocol::model::{Attempt, TASKS_FETCHER, UnixSeconds};
+use shiftboss_protocol::model::{Attempt, Key, TASKS_FETCHER, UnixSeconds};
 
+use crate::groups::GroupRules;
+use crate::hold_rules::{HoldOf, HoldRule, HoldRules};
 use crate::policy::{Backoff, RetryRules};
 use crate::record::{Due, FetcherId, Millis, Task, seconds};
 
@@ -29,6 +31,9 @@ pub struct Settings {
     pub bump_share: u32,
     pub backoff: Option<Backoff>,
     pub retries: RetryRules,
+    pub groups: GroupRules,
+    /// For how many seconds keys are kept that nothing lists; `None`: for ever.
+    pub unlisted_kept: Option<i64>,
 }
 
 impl Default for Settings {
@@ -42,6 +47,8 @@ impl Default for Settings {
             bump_share: 100,
             backoff: None,
             retries: RetryRules::default(),
+            groups: GroupRules::default(),
+            unlisted_kept: None,
         }
     }
 }
@@ -58,6 +65,10 @@ pub struct Context {
     /// The last place that was given in the lane.
     pub last_bump: i64,
     pub going: Arc<BTreeSet<(FetcherId, i64)>>,
+    /// Fetchers whose tasks some workers take alone: keys have a [place](crate::place::Place::routes) for each.
+    pub routed: Arc<BTreeSet<FetcherId>>,
+    /// What operators hold by a rule.
+    pub holds: Arc<HoldRules>,
     /// All fetchers except that of single tasks.
     pub fetchers: Arc<BTreeMap<FetcherId, Arc<str>>>,
 }
@@ -65,6 +76,11 @@ pub struct Context {
 impl Context {
     pub fn seconds(&self) -> UnixSeconds {
         seconds(self.now)
+    }
+
+    /// The time by which groups' limits count: steps of the clock are not in it.
+    pub fn steady(&self) -> Millis {
+        self.now.saturating_sub(self.clock)
     }
 
     fn micros(&self) -> i64 {
@@ -104,6 +120,20 @@ impl Context {
     /// The Python supervisor does not know single tasks: they wait for a daemon with the fair rules.
     pub fn is_handed_out(&self, fetcher: FetcherId) -> bool {
         self.settings.is_fair || fetcher != FetcherId::TASKS
+    }
+
+    /// The rule that keeps a key's tasks of this fetcher from being handed out.
+    pub fn hold_rule(&self, key: &Key, fetcher: FetcherId) -> Option<&HoldRule> {
+        self.holds.rules.iter().find(|rule| match &rule.of {
+            HoldOf::Prefix(text) => key.as_str().starts_with(&**text),
+            HoldOf::Fetcher(name) => self.fetcher(fetcher) == *name,
+        })
+    }
+
+    /// The same as if no rule held anything.
+    #[must_use]
+    pub fn without_rules(&self) -> Self {
+        Self { holds: Arc::default(), ..self.clone() }
     }
 
     /// The name of a fetcher, that of single tasks included.

@@ -27,9 +27,12 @@ pub struct Counts {
     pub held: i64,
     pub backed_off: i64,
     pub bumped: i64,
+    /// Keys of which anything is known; and of those, the ones that [nothing lists](Record::is_unlisted).
+    pub keys: i64,
+    pub unlisted: i64,
 }
 
-pub const COUNTS: usize = 11;
+pub const COUNTS: usize = 13;
 
 impl Counts {
     /// All counts, in the order of stores' columns.
@@ -51,6 +54,8 @@ impl Counts {
             &mut self.held,
             &mut self.backed_off,
             &mut self.bumped,
+            &mut self.keys,
+            &mut self.unlisted,
         ]
     }
 
@@ -122,6 +127,12 @@ impl Tally {
         }
         if extras.bump.is_some() {
             count(&mut self.run(OF_KEYS).bumped);
+        }
+        if !record.is_new() {
+            count(&mut self.run(OF_KEYS).keys);
+            if record.is_unlisted() {
+                count(&mut self.run(OF_KEYS).unlisted);
+            }
         }
     }
 

@@ -14,8 +14,11 @@ use shiftboss_protocol::model::UnixSeconds;
 use crate::context::Settings;
 use crate::error;
 use crate::file_identity::DirectoryIdentity;
+use crate::groups::GroupRules;
+use crate::hold_rules::HoldRules;
 use crate::operation::Outcome;
 use crate::policy::{Backoff, RetryRules};
+use crate::record::FetcherId;
 use shiftboss_protocol::answers::FetcherRecord;
 
 /// Documents of one type: a single one of this name, or several, whose names add what they belong to.
@@ -63,6 +66,14 @@ pub const DAEMON: Kind<Daemon> = Kind::new("daemon");
 pub const RULES: Kind<Rules> = Kind::new("rules");
 /// The policy by which all keys have their places; missing while they are derived anew.
 pub const PLACES: Kind<Policy> = Kind::new("places");
+/// Fetchers whose tasks some workers take alone, and whether all keys have their [routes](crate::place::Route) by now.
+pub const ROUTED: Kind<BTreeMap<FetcherId, bool>> = Kind::new("routed");
+/// By which rules tasks are sorted into groups, and whether all of them are by now.
+pub const SORTED: Kind<Sorted> = Kind::new("sorted");
+/// How many keys that nothing listed were forgotten by themselves so far.
+pub const FORGOTTEN: Kind<u64> = Kind::new("forgotten");
+/// What operators hold by a rule.
+pub const HOLDS: Kind<HoldRules> = Kind::new("holds");
 pub const INPUT: Kind<Input> = Kind::new("input");
 /// Identifies the queue to relays that come back: 16 hexadecimal digits, made when one first asks.
 pub const INSTALLATION: Kind<String> = Kind::new("installation");
@@ -87,6 +98,12 @@ pub const RELAY_ANSWER: Kind<Vec<Result<Outcome, error::Rejected>>> = Kind::new(
 /// The document's name for a member's own `name`; in a queue with one daemon, all documents belong to that daemon.
 pub fn own(member: Option<&str>, name: &str) -> String {
     member.map_or_else(|| name.to_owned(), |member| format!("{member}/{name}"))
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Sorted {
+    pub rules: GroupRules,
+    pub is_done: bool,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -116,11 +133,12 @@ impl Daemon {
     }
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Rules {
     bump_share: u32,
     backoff: Option<Backoff>,
     retries: RetryRules,
+    groups: GroupRules,
     /// Which daemon's rule each fetcher has: only that daemon replaces it.
     whose: BTreeMap<String, Arc<str>>,
 }
@@ -138,13 +156,13 @@ impl Rules {
                 whose.entry(fetcher).or_insert(owner);
             }
         }
-        let (bump_share, backoff) = (settings.bump_share, settings.backoff.clone());
-        Self { bump_share, backoff, retries, whose }
+        let Settings { bump_share, backoff, groups, .. } = settings.clone();
+        Self { bump_share, backoff, retries, groups, whose }
     }
 
     pub fn settings(self, own: &Settings) -> Settings {
-        let Self { bump_share, backoff, retries, .. } = self;
-        Settings { bump_share, backoff, retries, ..own.clone() }
+        let Self { bump_share, backoff, retries, groups, .. } = self;
+        Settings { bump_share, backoff, retries, groups, ..own.clone() }
     }
 }
 

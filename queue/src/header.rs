@@ -108,6 +108,8 @@ impl Header {
             last_attempt: Attempt(self.last_attempt),
             last_bump: self.last_bump,
             going: self.runs.going(),
+            routed: Arc::default(),
+            holds: Arc::default(),
             fetchers: self.fetchers.clone(),
         }
     }

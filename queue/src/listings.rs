@@ -9,9 +9,12 @@ use shiftboss_protocol::model::{Attempt, Key, UnixSeconds};
 
 use crate::attempt::{EndedAttempt, Outcome};
 use crate::documents::{Daemon, Gone, Kind};
+use crate::groups::GroupId;
 use crate::header::Header;
+use crate::hold_rules::HoldRules;
 use crate::record::{FetcherId, Millis, SingleStatus, Task};
 use crate::records::{KeyId, Payload, Stored};
+use crate::rules::groups::Group;
 use crate::sums::Hour;
 use shiftboss_protocol::answers::KnownKey;
 
@@ -34,6 +37,10 @@ pub enum Along {
     Held,
     /// Keys that are held for their failures, likewise.
     BackedOff,
+    /// Keys that a run lists, by their ids.
+    Run(FetcherId, i64),
+    /// Keys that have, or had, single tasks, by their ids.
+    Singles,
     /// Keys with a row that failed, by their [ends](crate::record::Record::failed_at), the last one first.
     Failed,
 }
@@ -55,6 +62,8 @@ pub struct Head {
     /// The settings of the daemon that runs, or ran last; `None`: none was ever started.
     pub daemon: Option<Daemon>,
     pub schema_version: i64,
+    /// What operators hold by a rule.
+    pub holds: HoldRules,
     /// The store's last known sign of life.
     pub last_write: Option<UnixSeconds>,
     /// The time of a store that has a clock for all daemons.
@@ -82,6 +91,16 @@ pub struct End {
     pub number: i64,
     pub key: KeyId,
     pub attempt: EndedAttempt,
+}
+
+/// A group as it was left.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GroupSeen {
+    pub group: Group,
+    /// Whether it was [open](crate::code::opening).
+    pub kind: i64,
+    /// When to look at it again, in steady time.
+    pub opens: Option<Millis>,
 }
 
 /// Which ends to find, back from the last one.
@@ -156,12 +175,28 @@ pub trait Listings {
         count: usize,
     ) -> Result<Vec<KnownKey>, Self::Error>;
 
+    /// All keys with a record, from one text up to another, in the order of their bytes.
+    async fn between(
+        &mut self,
+        from: &str,
+        before: Option<&str>,
+        count: usize,
+    ) -> Result<Vec<KeyId>, Self::Error>;
+
     /// All keys of lists and of single tasks; only called if they are few.
     async fn listed(&mut self) -> Result<Vec<KeyId>, Self::Error>;
 
     /// A random key from each of `parts` equal ranges of ids. Ids are by jitter, so equal ranges have about the same
     /// number of keys.
     async fn sample(&mut self, parts: usize) -> Result<Vec<KeyId>, Self::Error>;
+
+    /// Groups of one [kind](crate::code::opening), those for which most keys wait first.
+    async fn groups(&mut self, kind: i64, count: usize) -> Result<Vec<GroupSeen>, Self::Error>;
+
+    async fn group(&mut self, id: GroupId) -> Result<Option<GroupSeen>, Self::Error>;
+
+    /// How many groups have each kind, and how many keys wait for those.
+    async fn group_counts(&mut self) -> Result<Vec<(i64, i64, i64)>, Self::Error>;
 
     /// The payloads of tasks, in their order.
     async fn payloads(&mut self, tasks: &[(KeyId, Task)]) -> Result<Vec<Payload>, Self::Error>;

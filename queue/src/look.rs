@@ -1,22 +1,27 @@
 //! Questions about a queue and their answers, the same for every store: its state (`status`), what is next (`queue`,
-//! along the `order`), where a key is (`why`), which keys there are (`keys`), what ended (`log`), one by one and summed
-//! up (`sums`), which tasks have a status (`tasks`).
+//! along the `order`), where a key is (`why`), which keys there are (`keys`), also of all lists (`listed`), what ended
+//! (`log`), one by one and summed up (`sums`), which tasks have a status (`tasks`), which groups there are (`groups`),
+//! and which keys an order to many is for (`select`).
 //!
 //! A store implements what it [finds](Listings), and [opens](Opens) a moment for each question; that makes it a
 //! [`Reader`]. What may be handed out follows from records, by the queue's own rules. Nothing is written.
 
 mod failed;
+mod groups;
 mod keys;
+mod listed;
 mod log;
 mod members;
 mod order;
 mod queue;
+mod select;
 mod status;
 mod sums;
 mod tasks;
 mod why;
 
 use std::collections::HashMap;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use shiftboss_protocol::model::{Key, TASKS_FETCHER, UnixSeconds};
@@ -24,11 +29,14 @@ use shiftboss_protocol::model::{Key, TASKS_FETCHER, UnixSeconds};
 use crate::context::{Context, Settings};
 use crate::documents::Daemon;
 use crate::listings::{Along, Head, Listings, Spot};
-use crate::reader::{EndedAttempts, ReadResult, Reader, StatsOf, TasksWith};
+use crate::reader::{
+    Behind, EndedAttempts, ListedKey, ReadResult, Reader, Selected, Selection, StatsOf, TasksWith,
+};
 use crate::record::{FetcherId, Record, Task, seconds};
 use crate::records::{KeyId, Payload, Stored};
 use shiftboss_protocol::answers::{
-    Ends, Found, HeldKeys, LastStarts, Log, MinuteJobs, Queue, QueueStatus, Stats, Tasks, Turn, Why,
+    Ends, Found, Groups, HeldKeys, LastStarts, Log, MinuteJobs, Queue, QueueStatus, Stats, Tasks,
+    Turn, Why,
 };
 pub use status::age;
 
@@ -104,6 +112,23 @@ impl<O: Opens> Reader for O {
         self.ask(ANY_TIME, async |look| look.search(prefix, count).await)
     }
 
+    fn select(
+        &self,
+        now: UnixSeconds,
+        asked: &Selection,
+        behind: Option<&Behind>,
+    ) -> ReadResult<Selected> {
+        self.ask(now, async |look| look.select(asked, behind).await)
+    }
+
+    fn fetchers(&self) -> ReadResult<Vec<String>> {
+        self.ask(ANY_TIME, async |look| Ok(look.fetchers_known()))
+    }
+
+    fn groups(&self, now: UnixSeconds, count: usize) -> ReadResult<Groups> {
+        self.ask(now, async |look| look.groups(count).await)
+    }
+
     fn held(&self, count: usize) -> ReadResult<HeldKeys> {
         self.ask(ANY_TIME, async |look| look.held(count).await)
     }
@@ -114,6 +139,14 @@ impl<O: Opens> Reader for O {
 
     fn turns(&self, now: UnixSeconds, keys: &[Key]) -> ReadResult<Vec<Turn>> {
         self.ask(now, async |look| look.turns(keys).await)
+    }
+
+    fn listed(
+        &self,
+        now: UnixSeconds,
+        take: &mut dyn FnMut(ListedKey) -> ControlFlow<()>,
+    ) -> ReadResult<()> {
+        self.ask(now, async |look| look.listed(take).await)
     }
 }
 
@@ -129,7 +162,8 @@ impl<'s, S: Listings> Look<'s, S> {
         let head = store.head().await?;
         let settings = head.daemon.as_ref().map_or_else(Settings::default, Daemon::settings);
         let now = head.now.unwrap_or(now.saturating_mul(1_000));
-        let context = head.header.context(&Arc::new(settings), now);
+        let mut context = head.header.context(&Arc::new(settings), now);
+        context.holds = Arc::new(head.holds.clone());
         Ok(Self { store, head, context })
     }
 

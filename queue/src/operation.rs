@@ -11,8 +11,10 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use shiftboss_protocol::model::{Attempt, Idle, Key, LeaseHolder, Row, Run};
+use shiftboss_protocol::verbs::Asks;
 
 use crate::error::{Rejected, StoreError, StoreResult};
+use crate::hold_rules::HoldOf;
 pub use outcomes::*;
 use shiftboss_protocol::answers::FetcherRecord;
 
@@ -85,6 +87,7 @@ macro_rules! operations {
 
 operations! {
     /// Takes the next job (spec 2, 5) and marks it as handed out; nothing while the queue is paused.
+    #[derive(Default)]
     Dispatch {
         /// Who gets the lease, which excludes its key until the attempt ends; `None`: a classic worker.
         pub holder: Option<LeaseHolder>,
@@ -106,10 +109,17 @@ operations! {
         pub exit_code: i64,
     } => Ack,
 
-    /// Gives a leased attempt's job back to its old place in the order.
+    /// What a worker asks for its job's group and task, before it reports the end. It says nothing of that.
+    AskFor {
+        pub attempt: Attempt,
+        pub asks: Asks,
+    } => Ack,
+
+    /// Gives a leased attempt's job back to its old place in the order; one that is to [stop](crate::rules::stops) is
+    /// cancelled.
     Release(Attempt) => Ack,
 
-    /// Asks whether an attempt is still leased: [`Ack::Recorded`] if so, else [`Ack::Stale`].
+    /// Asks whether an attempt is still leased: [`Ack::Recorded`] if so, or [`Ack::Stopping`], else [`Ack::Stale`].
     Heartbeat(Attempt) => Ack,
 
     /// The lease of an attempt expired: its job goes back to its old place, or, after too many such ends, is
@@ -157,7 +167,34 @@ operations! {
     /// Ends the hold of a key; answers whether there was one.
     Unhold(Key) => bool,
 
-    /// Ends holds that are over, a bounded number at once.
+    /// Closes a group, in place of an earlier hold of it; jobs in flight go on.
+    HoldGroup {
+        pub group: Arc<str>,
+        /// How long; `None`: until [`UnholdGroup`].
+        pub seconds: Option<u32>,
+        /// For people; may be empty.
+        pub reason: String,
+        /// Who wants it, as he names himself.
+        pub by: Arc<str>,
+    } => HeldGroup,
+
+    /// Ends the hold of a group; answers whether there was one.
+    UnholdGroup(Arc<str>) => bool,
+
+    /// Holds all keys with a prefix, or all tasks of a fetcher, also those that come later, by one rule; in place of an
+    /// earlier one of the same.
+    HoldAll {
+        pub of: HoldOf,
+        /// How long; `None`: until [`UnholdAll`].
+        pub seconds: Option<u32>,
+        pub reason: String,
+        pub by: Arc<str>,
+    } => HeldAll,
+
+    /// Ends such a rule; answers whether there was one. Keys that are held by themselves stay so.
+    UnholdAll(HoldOf) => bool,
+
+    /// Ends holds that are over, and forgets keys that nothing has listed for long, a bounded number at once.
     EndHolds => (),
 
     /// Returns a key's job in flight to its old place, whichever worker has it; classic jobs, too.
@@ -224,6 +261,9 @@ operations! {
     /// Deletes the single tasks of a key, the newest first, a bounded number at once; one in flight stays.
     CancelTasks(Key) => Cancelled,
 
+    /// The job of a key that is out is to [stop](crate::rules::stops).
+    Stop(Key) => Stopped,
+
     /// Notes the state of a managed fetcher, in place of the earlier note.
     NoteFetcher(FetcherRecord) => (),
 
@@ -278,15 +318,21 @@ operations! {
     /// All leased attempts, with their leases in seconds.
     Leases => Vec<(Attempt, u32)>,
 
+    /// Attempts that are to stop, at most [`STOPS_MAX`], the first ones first.
+    Stops => Vec<Attempt>,
+
     HasWork => bool,
 
     /// In how many seconds the next hold is over; 0: [`EndHolds`] has something to do; `None`: none ends by itself.
     NextHoldEnd => Option<u64>,
 
+    /// In how many milliseconds time opens a group; `None`: it opens none.
+    NextOpening => Option<u64>,
+
     CountInFlight => u64,
 
     /// Why there may be nothing to hand out; the cost does not grow with the queue.
-    WhyIdle => Idle,
+    WhyIdle(Option<Vec<Arc<str>>>) => Idle,
 
     /// All that is noted of managed fetchers, by name.
     FetcherRecords => Vec<FetcherRecord>,
@@ -303,8 +349,10 @@ impl Operation {
             Self::Heartbeat(_)
             | Self::Runs(_)
             | Self::Leases(_)
+            | Self::Stops(_)
             | Self::HasWork(_)
             | Self::NextHoldEnd(_)
+            | Self::NextOpening(_)
             | Self::CountInFlight(_)
             | Self::WhyIdle(_)
             | Self::FetcherRecords(_)
@@ -335,6 +383,7 @@ impl Operation {
             | Self::Requeue(_)
             | Self::Bump(_)
             | Self::Unhold(_)
+            | Self::UnholdAll(_)
             | Self::EndHolds(_)
             | Self::SetPaused(_)
             | Self::AddRows(_)

@@ -5,9 +5,11 @@
 use serde::{Deserialize, Serialize};
 use shiftboss_protocol::model::UnixSeconds;
 
+use crate::code;
 use crate::context::Context;
-use crate::record::{Bump, FetcherId, ListRow, Millis, Record};
-use crate::rules::dispatch::Scope;
+use crate::groups::GroupId;
+use crate::record::{Bump, FetcherId, Millis, Record};
+use crate::rules::dispatch::{Scope, next_fetcher};
 
 /// A place in the order. Keys that have waited longest come first: those that never ran, by when they began to wait,
 /// then the others by their last start. Among equals, stores order by the key's jitter.
@@ -17,8 +19,37 @@ pub enum Turn {
     Started(UnixSeconds),
 }
 
+/// Where keys stand one behind the other: in the order, or in the lane ahead of it; for anybody, or for those who take one
+/// fetcher's tasks alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Line {
+    pub of: Option<FetcherId>,
+    pub is_lane: bool,
+}
+
+impl Line {
+    pub const ORDER: Self = Self { of: None, is_lane: false };
+    pub const LANE: Self = Self { of: None, is_lane: true };
+}
+
+/// Where a key stands for those who take one fetcher's tasks alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Route {
+    pub fetcher: FetcherId,
+    pub group: Option<GroupId>,
+}
+
+/// A key in a line beside the order and the lane of keys without a group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Standing {
+    pub line: Line,
+    pub group: Option<GroupId>,
+    /// Its turn as a [number](crate::code::turn), or its place in the lane.
+    pub at: i64,
+}
+
 /// The parts of a key that stores index. A key may have a turn, a place in the lane, and a due time, all at once.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
     pub order: Option<Turn>,
     /// It goes ahead of the order, the lowest first, as far as the lane's credit goes.
@@ -27,6 +58,33 @@ pub struct Place {
     pub due: Option<Millis>,
     /// Only with `--classic`: it is out, until the reference's 12 hours from its start are over.
     pub classic_held: bool,
+    /// The group of the task that anybody would get: it has its turn when that group is open, too.
+    pub group: Option<GroupId>,
+    /// For fetchers that [workers name](Context::routed).
+    pub routes: Vec<Route>,
+}
+
+impl Place {
+    /// Where it is looked for, other than in the order and the lane of keys without a group.
+    pub fn standings(&self) -> Vec<Standing> {
+        let Some(turn) = self.order.filter(|_| !self.classic_held) else { return Vec::new() };
+        let of_all = self.group.map(|group| (None, Some(group)));
+        let routes = self.routes.iter().map(|it| (Some(it.fetcher), it.group));
+        let both = |(of, group)| {
+            let order = Standing { line: Line { of, is_lane: false }, group, at: code::turn(turn) };
+            let lane = |at| Standing { line: Line { of, is_lane: true }, group, at };
+            [Some(order), self.lane.map(lane)]
+        };
+        of_all.into_iter().chain(routes).flat_map(both).flatten().collect()
+    }
+
+    /// Its group in a line.
+    pub fn group_in(&self, line: Line) -> Option<GroupId> {
+        match line.of {
+            None => self.group,
+            Some(fetcher) => self.routes.iter().find(|it| it.fetcher == fetcher)?.group,
+        }
+    }
 }
 
 /// Tasks that are tried again stand in the lane after all keys that operators bumped.
@@ -44,17 +102,35 @@ impl Record {
             return Place { due, ..Place::default() };
         }
         let lane = if context.settings.is_fair { self.lane() } else { None };
-        Place { order: Some(self.turn(context)), lane, due, classic_held }
+        let group = next_fetcher(self, &Scope::All, context).and_then(|it| self.group_of(it));
+        let named = |it: &FetcherId| context.routed.contains(it);
+        let routes = match context.routed.is_empty() {
+            true => Vec::new(),
+            false => self
+                .waiting_fetchers()
+                .filter(named)
+                .filter_map(|it| self.route(it, context))
+                .collect(),
+        };
+        Place { order: Some(self.turn(context)), lane, due, classic_held, group, routes }
     }
 
-    /// Whether it has a row or a single task that may be handed out, and whose run is not being deleted.
+    fn route(&self, fetcher: FetcherId, context: &Context) -> Option<Route> {
+        let scope = Scope::Fetchers(vec![fetcher]);
+        next_fetcher(self, &scope, context).map(|it| Route { fetcher, group: self.group_of(it) })
+    }
+
+    /// The group of the task that a fetcher has for it.
+    pub fn group_of(&self, fetcher: FetcherId) -> Option<GroupId> {
+        match fetcher {
+            FetcherId::TASKS => self.singles.group,
+            _ => self.newest_rows().find(|row| row.fetcher == fetcher)?.group,
+        }
+    }
+
+    /// Whether it has a row or a single task that may be handed out: no rule holds it, and its run is not being deleted.
     pub fn has_work(&self, scope: &Scope, context: &Context) -> bool {
-        let is_meant = |fetcher| scope.has(fetcher) && context.is_handed_out(fetcher);
-        let has_single = self.singles.waiting > 0 && is_meant(FetcherId::TASKS);
-        let waits = |row: &ListRow| {
-            is_meant(row.fetcher) && self.is_armed(row) && !context.is_going(row.task())
-        };
-        has_single || self.newest_rows().any(waits)
+        next_fetcher(self, scope, context).is_some()
     }
 
     fn turn(&self, context: &Context) -> Turn {

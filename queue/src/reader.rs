@@ -3,16 +3,20 @@
 //! Connections ask a [`Reader`] for operators, and so do commands, which open one without a daemon. A new question is a
 //! method here; its answer's type is in [`answers`](shiftboss_protocol::answers).
 
+use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::time::Duration;
 
 use thiserror::Error;
 
 pub use shiftboss_protocol::answers::Grouping;
 use shiftboss_protocol::answers::{
-    Ends, Found, HeldKeys, LastStarts, Log, MinuteJobs, Queue, QueueStatus, Stats, TaskStatus,
-    Tasks, Turn, Why,
+    Ends, Found, Groups, HeldKeys, LastStarts, Log, MinuteJobs, Queue, QueueStatus, Stats,
+    TaskStatus, Tasks, Turn, Why,
 };
 use shiftboss_protocol::model::{Key, UnixSeconds};
+
+use crate::listings::Spot;
 
 pub type ReadResult<T> = Result<T, ReadError>;
 
@@ -56,6 +60,21 @@ pub trait Reader: Send + Sync {
     /// Keys that begin with `prefix`, listed now or run before, in the order of their bytes: at most `count`.
     fn search(&self, prefix: &str, count: usize) -> ReadResult<Found>;
 
+    /// Keys that an order is for, behind where the last answer ended: a bounded number is looked at, and maybe none of
+    /// these is meant. Of the fetcher alone, if there is one with each key.
+    fn select(
+        &self,
+        now: UnixSeconds,
+        asked: &Selection,
+        behind: Option<&Behind>,
+    ) -> ReadResult<Selected>;
+
+    /// The names of fetchers that have, or had, lists here.
+    fn fetchers(&self) -> ReadResult<Vec<String>>;
+
+    /// Groups, closed ones first: at most `count`.
+    fn groups(&self, now: UnixSeconds, count: usize) -> ReadResult<Groups>;
+
     /// Keys that are held, the last one first: at most `count`.
     fn held(&self, count: usize) -> ReadResult<HeldKeys>;
 
@@ -65,6 +84,24 @@ pub trait Reader: Send + Sync {
 
     /// When single tasks of these keys are expected to be handed out; in their order.
     fn turns(&self, now: UnixSeconds, keys: &[Key]) -> ReadResult<Vec<Turn>>;
+
+    /// All keys of the newest lists, for a [simulation](crate::simulation), until `take` wants no more.
+    fn listed(
+        &self,
+        now: UnixSeconds,
+        take: &mut dyn FnMut(ListedKey) -> ControlFlow<()>,
+    ) -> ReadResult<()>;
+}
+
+/// A key of lists, without its single tasks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListedKey {
+    pub key: Key,
+    pub last_started: Option<UnixSeconds>,
+    /// It is held: in how many seconds that ends, if it does by itself.
+    pub held: Option<Option<u32>>,
+    /// The fetchers whose newest lists have it, each with its payload.
+    pub rows: Vec<(Arc<str>, String)>,
 }
 
 /// Why a question has no answer. The text says what to do.
@@ -138,6 +175,54 @@ pub struct TasksWith {
     /// Only tasks that got their status at that time or later; for failed ones and those in flight.
     pub since: Option<UnixSeconds>,
     pub count: usize,
+}
+
+/// Which keys an order is for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Selection {
+    pub order: Order,
+    /// Only keys that begin so.
+    pub prefix: String,
+    /// Only what the lists of this fetcher have; of keys to be forgotten, what it listed once.
+    pub fetcher: Option<String>,
+    /// Only keys with a task in this group.
+    pub group: Option<String>,
+}
+
+/// An order to many keys: it is for those alone to which it does something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    Hold,
+    Unhold,
+    Cancel,
+    Retry,
+    /// Only tasks that failed, each with its fetcher.
+    RetryFailed(FailedTasks),
+    Bump,
+    Forget,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct FailedTasks {
+    pub since: Option<UnixSeconds>,
+    pub exit_code: Option<i64>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Selected {
+    pub keys: Vec<(Key, Option<String>)>,
+    /// So many more would be meant, but are held.
+    pub held: u64,
+    /// Where the next answer begins; `None`: these were all.
+    pub behind: Option<Behind>,
+}
+
+/// How far a selection has come.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Behind {
+    Key(String),
+    /// The number of an index, and where on it.
+    Spot(i64, Option<Spot>),
 }
 
 #[cfg(test)]

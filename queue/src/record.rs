@@ -8,6 +8,8 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use shiftboss_protocol::model::{Attempt, Key, LeaseHolder, UnixSeconds};
 
+use crate::groups::GroupId;
+
 pub type Millis = i64;
 
 /// A time or duration in whole seconds, for people.
@@ -107,6 +109,8 @@ pub struct Before {
     pub served: Option<Attempt>,
     pub bump: Option<Bump>,
     pub ahead: Option<UnixSeconds>,
+    /// The group that it counts in; this is not restored.
+    pub group: Option<GroupId>,
 }
 
 /// The written form, without names to save space: each hand-out writes one.
@@ -115,19 +119,20 @@ type Short = (
     Option<Attempt>,
     Option<Bump>,
     Option<UnixSeconds>,
+    Option<GroupId>,
 );
 
 impl From<Before> for Short {
-    fn from(Before { last, served, bump, ahead }: Before) -> Self {
-        (last.map(|it| (it.started, it.finished, it.exit_code)), served, bump, ahead)
+    fn from(Before { last, served, bump, ahead, group }: Before) -> Self {
+        (last.map(|it| (it.started, it.finished, it.exit_code)), served, bump, ahead, group)
     }
 }
 
 impl From<Short> for Before {
-    fn from((last, served, bump, ahead): Short) -> Self {
+    fn from((last, served, bump, ahead, group): Short) -> Self {
         let last =
             last.map(|(started, finished, exit_code)| LastRun { started, finished, exit_code });
-        Self { last, served, bump, ahead }
+        Self { last, served, bump, ahead, group }
     }
 }
 
@@ -140,6 +145,7 @@ pub struct ListRow {
     pub armed: Attempt,
     /// The last reading of its file that had it.
     pub reading: i64,
+    pub group: Option<GroupId>,
     /// Only set for a row that must be written; otherwise it stays in the store until a dispatch needs it.
     pub payload: Option<String>,
 }
@@ -159,6 +165,8 @@ pub struct Singles {
     pub dead: u64,
     /// The lowest number that waits. If `None` though some wait, it must be [loaded](Record::is_whole).
     pub first: Option<i64>,
+    /// The group of the last one that was added: all have it.
+    pub group: Option<GroupId>,
     /// Changes to the tasks in the store, in order.
     pub edits: Vec<SingleEdit>,
 }
@@ -204,6 +212,12 @@ pub struct Extras {
     /// Rows that are dead letters, and single tasks that are dead letters for a reason other than their leases.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub dead: Vec<(Task, DeadBecause)>,
+    /// The worker of the attempt that is out asked that its task is not tried again before so many seconds after its end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_before: Option<(Attempt, u32)>,
+    /// The attempt that is out, if it is to [stop](crate::rules::stops).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stopping: Option<Attempt>,
     /// Its last start is from a clock that was ahead: it stands here in the order instead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ahead: Option<UnixSeconds>,
@@ -427,9 +441,19 @@ impl Record {
 
     /// A list or a single task has it.
     pub fn is_listed(&self) -> bool {
+        !self.rows.is_empty() || self.has_singles()
+    }
+
+    /// It has single tasks that are not over.
+    pub fn has_singles(&self) -> bool {
         let Singles { waiting, failed, dead, .. } = &self.singles;
         let is_out = matches!(&self.flight, Some(it) if it.task.fetcher() == FetcherId::TASKS);
-        !self.rows.is_empty() || [waiting, failed, dead] != [&0; 3] || is_out
+        [waiting, failed, dead] != [&0; 3] || is_out
+    }
+
+    /// No list and no single task has it, no worker, and no hold: it stays only for its last run.
+    pub fn is_unlisted(&self) -> bool {
+        !self.is_listed() && self.flight.is_none() && !self.is_on_hold()
     }
 
     /// Whether its first single task is known; if not, save and load it again before another rule sees it.

@@ -13,10 +13,11 @@ use shiftboss_protocol::model::{Attempt, Key, Run, UnixSeconds};
 use crate::attempt::EndedAttempt;
 use crate::counts;
 pub use crate::error::{StoreError, StoreResult};
+use crate::groups::GroupId;
 pub use crate::header::{Header, RunState, Stale};
-use crate::place::{Place, Turn};
+use crate::place::{Line, Place, Turn};
 use crate::record::{FetcherId, LastRun, Millis, Record, SingleStatus, Task};
-use crate::rules::dispatch::Scope;
+use crate::rules::groups::{Group, Opening};
 use crate::sums::{Oldest, Sums};
 
 /// A key's number in a store: in the order of jitter, as far as the store can.
@@ -50,9 +51,12 @@ pub enum Edit {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum From {
-    /// In order, without keys that are out.
-    Order,
-    Lane,
+    /// Keys of a line that have no group there, without those that are out.
+    Line(Line),
+    /// The first key of each open group.
+    Heads(Line),
+    /// Those of a group, open or not.
+    Group(GroupId, Line),
     Due(Millis),
     /// All keys that have something due, by their ids.
     Dues,
@@ -87,6 +91,7 @@ pub struct Changes<'a> {
     /// single tasks and payloads of rows must be carried out.
     pub records: Vec<Change>,
     pub ended: Vec<EndedAttempt>,
+    pub groups: Vec<GroupChange>,
     pub header: &'a Header,
     /// Runs that changed or are gone, and those whose counts changed.
     pub runs: BTreeSet<counts::Run>,
@@ -96,6 +101,24 @@ pub struct Changes<'a> {
     pub minute: i64,
     /// Delete what is older; set now and then.
     pub oldest: Option<Oldest>,
+}
+
+/// When time opens a group.
+pub type Opens = (Millis, GroupId);
+
+/// Before all groups that time opens.
+pub const FIRST_OPENING: Opens = (Millis::MIN, GroupId(Millis::MIN));
+
+/// A group that is new, or changed.
+#[derive(Debug)]
+pub struct GroupChange {
+    pub id: GroupId,
+    /// `None`: there is nothing to remember of it, and no task in it.
+    pub group: Option<Group>,
+    /// If it is open, its first keys are among the [heads](From::Heads).
+    pub opening: Opening,
+    /// When to look at it again, in steady time.
+    pub opens: Option<Millis>,
 }
 
 #[derive(Debug)]
@@ -108,9 +131,9 @@ pub struct Change {
 
 impl Change {
     pub fn brings_work(&self) -> bool {
-        let is_ready = |place: Place| place.order.is_some();
-        let was_ready = self.before.as_ref().is_some_and(|it| is_ready(it.place));
-        !was_ready && self.now.as_ref().is_some_and(|(_, place)| is_ready(*place))
+        let is_ready = |place: &Place| place.order.is_some();
+        let was_ready = self.before.as_ref().is_some_and(|it| is_ready(&it.place));
+        !was_ready && self.now.as_ref().is_some_and(|(_, place)| is_ready(place))
     }
 }
 
@@ -178,16 +201,35 @@ pub trait Records {
     /// The records of keys, in one step; `None`: it has none.
     async fn load(&mut self, names: &[Name]) -> StoreResult<Vec<Option<Stored>>>;
 
-    /// The next keys that have a task of `scope`, after one of them, at most `count`.
+    /// The next keys, after one of them, at most `count`.
     async fn next(
         &mut self,
         from: From,
         behind: Option<&Stored>,
-        scope: &Scope,
         count: usize,
     ) -> StoreResult<Vec<Stored>>;
 
+    /// What is kept of groups.
+    async fn groups(&mut self, ids: &[GroupId]) -> StoreResult<Vec<Option<Group>>>;
+
+    /// Groups that time opens until then, the first one first, after this one, at most `count`.
+    async fn opening(
+        &mut self,
+        behind: Opens,
+        until: Millis,
+        count: usize,
+    ) -> StoreResult<Vec<(Opens, Group)>>;
+
+    /// When time opens the first group, without a lock.
+    async fn first_opening(&mut self) -> StoreResult<Option<Millis>>;
+
+    /// How many groups are closed that have keys, at most `most`: those that time opens later, and those that are full.
+    async fn closed(&mut self, until: Millis, most: u32) -> StoreResult<u32>;
+
     async fn flights(&mut self) -> StoreResult<Vec<InFlight>>;
+
+    /// Attempts that are to [stop](crate::rules::stops), by number, at most `count`.
+    async fn stops(&mut self, count: usize) -> StoreResult<Vec<Attempt>>;
 
     /// The last of the next keys in the order, after one of them, that have only rows of runs under deletion, or of
     /// `also`, which will be: up to the first key that has more, and at most `count`; and whether there may be more of

@@ -1,4 +1,4 @@
-//! Sums of what ended: by hour, fetcher and outcome; and of jobs that were done, by minute and exit code.
+//! Sums of what ended: by hour, fetcher and outcome; and of jobs that ended, by minute and exit code.
 //!
 //! Pure arithmetic over the ends of a batch. The [engine](crate::engine) makes the changes, stores add them up.
 
@@ -34,14 +34,14 @@ impl Hour {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Sums {
     pub hours: BTreeMap<(i64, FetcherId, Outcome), Hour>,
-    /// Jobs by minute since 1970, and exit code.
+    /// Jobs by minute since 1970, and exit code; of those that were cancelled, too.
     pub minutes: BTreeMap<(i64, i64), i64>,
 }
 
 impl Sums {
     pub fn end(&mut self, attempt: &EndedAttempt) {
         self.add_hour(attempt, 1);
-        if attempt.outcome.has_run() {
+        if attempt.exit_code.is_some() {
             self.add_minute(attempt.ended.div_euclid(60_000), attempt.exit_code, 1);
         }
     }

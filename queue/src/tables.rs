@@ -15,9 +15,9 @@ use crate::documents::{
 };
 
 /// The tables that are moved, in this order; besides them [documents](crate::documents), which name the owners.
-pub const TABLES: [&str; 11] = [
+pub const TABLES: [&str; 14] = [
     "header", "names", "runs", "counts", "hours", "minutes", "keys", "rows", "extras", "tasks",
-    "attempts",
+    "attempts", "groups", "stands", "heads",
 ];
 
 /// A column of a table of a file; a server has it, too.

@@ -3,19 +3,21 @@
 
 mod listings;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use shiftboss_protocol::model::{Attempt, Key};
 
 use crate::attempt::EndedAttempt;
-use crate::place::Place;
-use crate::record::{FetcherId, Record, SingleEdit, SingleStatus, Task};
+use crate::code;
+use crate::groups::GroupId;
+use crate::place::{Line, Place};
+use crate::record::{FetcherId, Millis, Record, SingleEdit, SingleStatus, Task};
 use crate::records::{
-    Begun, Change, Changes, From, Header, InFlight, KeyId, Name, Outset, Payload, Records,
+    Begun, Change, Changes, From, Header, InFlight, KeyId, Name, Opens, Outset, Payload, Records,
     StoreResult, Stored,
 };
-use crate::rules::dispatch::Scope;
+use crate::rules::groups::{Group, Opening};
 use crate::sums::{OVER_STEP, Sums};
 
 /// A single task.
@@ -45,6 +47,8 @@ pub struct Kept {
     pub header: Header,
     pub sums: Sums,
     pub documents: BTreeMap<String, String>,
+    /// With whether they are open, and when to look at them.
+    pub groups: BTreeMap<GroupId, (Group, Opening, Option<Millis>)>,
 }
 
 /// See the module.
@@ -79,7 +83,7 @@ impl Memory {
         let first = self.kept.singles.iter().find(|(_, single)| waiting(single));
         record.singles.first = first.map(|(number, _)| *number);
         let id = self.kept.ids.get(&record.key).copied().unwrap_or(i64::MAX);
-        Stored { id: KeyId(id), record, place: *place, payload: None }
+        Stored { id: KeyId(id), record, place: place.clone(), payload: None }
     }
 
     fn named(&self, id: KeyId) -> Option<&Key> {
@@ -93,6 +97,20 @@ impl Memory {
         let jitter = i64::from(key.jitter()) - i64::from(i32::MIN);
         let id = before.map_or(0, |it| it + 1).max(jitter << 31);
         self.kept.ids.entry(key.clone()).or_insert(id);
+    }
+
+    /// Whether it is the first one of an open group.
+    fn is_head(&self, (record, place): &(Record, Place), line: Line) -> bool {
+        let Some(group) = place.group_in(line) else { return false };
+        let at = |it: &(Record, Place)| {
+            let at = stands(&it.1, line, Some(group))?;
+            Some((at, it.0.key.jitter(), it.0.key.clone()))
+        };
+        let first = self.kept.keys.values().filter_map(at).min();
+        let is_open = self.kept.groups.get(&group).is_some_and(|it| it.1 == Opening::Open);
+        is_open
+            && first.is_some_and(|first| first.2 == record.key)
+            && stands(place, line, Some(group)).is_some()
     }
 
     fn find(&self, name: &Name) -> Option<Stored> {
@@ -166,7 +184,10 @@ impl Memory {
                 singles.insert(*number, Single { key, payload, status, id, over: None });
             }
             SingleEdit::Set { number, status } => {
-                if let Some(single) = singles.get_mut(number) {
+                let has_id = |single: &Single| single.id.is_some();
+                if status.is_over() && !singles.get(number).is_some_and(has_id) {
+                    singles.remove(number);
+                } else if let Some(single) = singles.get_mut(number) {
                     (single.status, single.over) = (*status, status.is_over().then_some(minute));
                 }
             }
@@ -177,6 +198,17 @@ impl Memory {
             }
         }
     }
+}
+
+/// Where a key stands in a line, among those of a group or of none.
+fn stands(place: &Place, line: Line, group: Option<GroupId>) -> Option<i64> {
+    let turn = place.order.filter(|_| !place.classic_held)?;
+    if line.of.is_some() || group.is_some() {
+        let standings = place.standings();
+        return standings.iter().find(|it| (it.line, it.group) == (line, group)).map(|it| it.at);
+    }
+    let order = Some(code::turn(turn)).filter(|_| !line.is_lane);
+    order.or(place.lane.filter(|_| line.is_lane)).filter(|_| place.group.is_none())
 }
 
 impl Records for Memory {
@@ -195,22 +227,23 @@ impl Records for Memory {
         &mut self,
         from: From,
         behind: Option<&Stored>,
-        scope: &Scope,
         count: usize,
     ) -> StoreResult<Vec<Stored>> {
-        let in_scope = |record: &Record| record.waiting_fetchers().any(|it| scope.has(it));
-        let is_meant = |(record, place): &&(Record, Place)| match from {
-            From::Order => place.order.is_some() && !place.classic_held && in_scope(record),
-            From::ClassicHeld => place.classic_held && in_scope(record),
-            From::Lane => place.order.is_some() && place.lane.is_some() && in_scope(record),
-            From::Later(now) => place.order.is_some_and(|turn| turn > now),
-            From::Due(now) => place.due.is_some_and(|due| due <= now),
-            From::Dues => place.due.is_some(),
-            From::All => true,
+        let is_meant = |it: &&(Record, Place)| match (from, &it.1) {
+            (From::Line(line), place) => stands(place, line, None).is_some(),
+            (From::Heads(line), _) => self.is_head(it, line),
+            (From::Group(group, line), place) => stands(place, line, Some(group)).is_some(),
+            (From::ClassicHeld, place) => place.classic_held,
+            (From::Later(now), place) => place.order.is_some_and(|turn| turn > now),
+            (From::Due(now), place) => place.due.is_some_and(|due| due <= now),
+            (From::Dues, place) => place.due.is_some(),
+            (From::All, _) => true,
         };
         let mut next: Vec<_> = self.kept.keys.values().filter(is_meant).collect();
         match from {
-            From::Lane => next.sort_by_key(|it| it.1.lane),
+            From::Line(Line { is_lane: true, .. })
+            | From::Heads(Line { is_lane: true, .. })
+            | From::Group(_, Line { is_lane: true, .. }) => next.sort_by_key(|it| it.1.lane),
             From::Due(_) => next.sort_by_key(|it| it.1.due),
             // These are in the order of ids.
             From::Dues | From::All => {}
@@ -220,6 +253,37 @@ impl Records for Memory {
         let at = next.iter().position(|it| Some(&it.0.key) == key);
         let behind = next.into_iter().skip(at.map_or(0, |at| at + 1));
         Ok(behind.take(count).map(|it| self.stored(it)).collect())
+    }
+
+    async fn groups(&mut self, ids: &[GroupId]) -> StoreResult<Vec<Option<Group>>> {
+        Ok(ids.iter().map(|id| self.kept.groups.get(id).map(|it| it.0.clone())).collect())
+    }
+
+    async fn opening(
+        &mut self,
+        behind: Opens,
+        until: Millis,
+        count: usize,
+    ) -> StoreResult<Vec<(Opens, Group)>> {
+        let all = self.kept.groups.iter();
+        let due = all.filter_map(|(id, (it, _, opens))| Some((((*opens)?, *id), it.clone())));
+        let mut due: Vec<_> = due.filter(|it| it.0 > behind && it.0.0 <= until).collect();
+        due.sort_by_key(|it| it.0);
+        due.truncate(count);
+        Ok(due)
+    }
+
+    async fn first_opening(&mut self) -> StoreResult<Option<Millis>> {
+        Ok(self.kept.groups.values().filter_map(|it| it.2).min())
+    }
+
+    async fn closed(&mut self, until: Millis, most: u32) -> StoreResult<u32> {
+        let is_closed = |it: &&(Group, Opening, Option<Millis>)| {
+            let opens = it.2.map_or(it.1 == Opening::Full, |opens| opens > until);
+            it.1 != Opening::Open && it.0.waiting > 0 && opens
+        };
+        let closed = self.kept.groups.values().filter(is_closed).count();
+        Ok(u32::try_from(closed).unwrap_or(u32::MAX).min(most))
     }
 
     async fn flights(&mut self) -> StoreResult<Vec<InFlight>> {
@@ -236,6 +300,11 @@ impl Records for Memory {
         Ok(flights)
     }
 
+    async fn stops(&mut self, count: usize) -> StoreResult<Vec<Attempt>> {
+        let stops = self.kept.keys.values().filter_map(|(record, _)| record.extras.stopping);
+        Ok(stops.collect::<BTreeSet<_>>().into_iter().take(count).collect())
+    }
+
     async fn of_run(
         &mut self,
         (fetcher, run): (FetcherId, i64),
@@ -244,7 +313,9 @@ impl Records for Memory {
     ) -> StoreResult<Vec<Stored>> {
         let stored = self.kept.keys.values().map(|it| self.stored(it));
         let is_meant = |it: &Stored| {
-            behind.is_none_or(|behind| it.id > behind) && it.record.row(fetcher, run).is_some()
+            let has_row = it.record.row(fetcher, run).is_some();
+            let has_single = fetcher == FetcherId::TASKS && it.record.singles.waiting > 0;
+            behind.is_none_or(|behind| it.id > behind) && (has_row || has_single)
         };
         Ok(stored.filter(is_meant).take(count).collect())
     }
@@ -300,6 +371,12 @@ impl Records for Memory {
 
     async fn save(&mut self, changes: Changes<'_>) -> StoreResult<()> {
         changes.records.into_iter().for_each(|change| self.change(change, changes.minute));
+        for it in changes.groups {
+            match it.group {
+                Some(group) => self.kept.groups.insert(it.id, (group, it.opening, it.opens)),
+                None => self.kept.groups.remove(&it.id),
+            };
+        }
         for it in changes.ended {
             // A late result replaces what was known of its attempt.
             self.kept.ended.retain(|_, known| known.attempt != it.attempt);

@@ -12,8 +12,9 @@ use shiftboss_protocol::fetcher_file::{FileName, Named};
 use shiftboss_protocol::model::{Key, Row, Run};
 use shiftboss_protocol::task_line::LINE_MAX_BYTES;
 use shiftboss_protocol::verbs::{Argument, HoldTime, Name, Reason};
+use shiftboss_queue::hold_rules::HoldOf;
 use shiftboss_queue::operation::{
-    AddRows, AddTask, Hold, InputDirectory, JoinedRelay, Lane, NoteInput, Operation, RANGES,
+    AddRows, AddTask, InputDirectory, JoinedRelay, Lane, NoteInput, Operation, RANGES,
     RELAYED_OPERATIONS_MAX, RelayAnswer, RelayedRows, RowsAnswer,
 };
 
@@ -163,12 +164,14 @@ pub(crate) fn check(operation: &Operation, operators: bool) -> Result<(), Unfit>
         | Op::CompleteAttempt(_)
         | Op::Release(_)
         | Op::Heartbeat(_)
+        | Op::AskFor(_)
         | Op::Expire(_)
         | Op::Undo(_)
         | Op::BeginDeletion(_)
         | Op::Probe(_)
         | Op::Runs(_)
         | Op::Leases(_)
+        | Op::Stops(_)
         | Op::HasWork(_)
         | Op::CountInFlight(_)
         | Op::WhyIdle(_) => Ok(()),
@@ -176,33 +179,41 @@ pub(crate) fn check(operation: &Operation, operators: bool) -> Result<(), Unfit>
         Op::ForgetRejected(it) => check_notes(&[&it.0]),
         Op::NoteInput(NoteInput(InputDirectory::Lost(why))) => check_notes(&[why]),
         Op::NoteInput(_) => Ok(()),
-        Op::AddTask(AddTask { task, id }) if operators => {
-            if id.as_deref().is_some_and(|id| Name::read(id).is_none()) {
-                return forbidden("an ID that is none");
-            }
-            check_row(task)
+        order => match check_order(order) {
+            None => forbidden("an operation that is a daemon's own"),
+            Some(checked) if operators => checked,
+            Some(_) => forbidden(
+                "an operator's order; start the daemon with --relay-operators and this relay's name to allow those",
+            ),
+        },
+    }
+}
+
+/// Checks an operator's order; `None`: it is none.
+fn check_order(operation: &Operation) -> Option<Result<(), Unfit>> {
+    use Operation as Op;
+    Some(match operation {
+        Op::AddTask(AddTask { id: Some(id), .. }) if Name::read(id).is_none() => {
+            forbidden("an ID that is none")
         }
-        Op::Retry(_) | Op::Requeue(_) | Op::SetPaused(_) | Op::CancelTasks(_) | Op::Unhold(_)
-            if operators =>
-        {
-            Ok(())
+        Op::AddTask(AddTask { task, .. }) => check_row(task),
+        Op::Hold(it) => check_hold(it.seconds, &it.reason, &it.by),
+        Op::HoldGroup(it) => check_hold(it.seconds, &it.reason, &it.by),
+        Op::HoldAll(it) => {
+            check_held(&it.of).and_then(|()| check_hold(it.seconds, &it.reason, &it.by))
         }
-        Op::Forget(_) if operators => Ok(()),
-        Op::Hold(it) if operators => check_hold(it),
-        Op::Bump(it) if operators => check_name(&it.by),
-        Op::AddTask(_)
-        | Op::Retry(_)
+        Op::UnholdAll(it) => check_held(&it.0),
+        Op::Bump(it) => check_name(&it.by),
+        Op::Retry(_)
         | Op::Requeue(_)
+        | Op::Stop(_)
         | Op::SetPaused(_)
         | Op::CancelTasks(_)
-        | Op::Hold(_)
-        | Op::Bump(_)
         | Op::Unhold(_)
-        | Op::Forget(_) => forbidden(
-            "an operator's order; start the daemon with --relay-operators and this relay's name to allow those",
-        ),
-        _ => forbidden("an operation that is a daemon's own"),
-    }
+        | Op::UnholdGroup(_)
+        | Op::Forget(_) => Ok(()),
+        _ => return None,
+    })
 }
 
 /// A relay's notes about its files, for people.
@@ -214,9 +225,18 @@ fn check_notes(notes: &[&str]) -> Result<(), Unfit> {
         .map_or(Ok(()), |note| forbidden(format!("a note of {} bytes", note.len())))
 }
 
-fn check_hold(hold: &Hold) -> Result<(), Unfit> {
-    match (HoldTime::of(hold.seconds), Reason::read(&hold.reason)) {
-        (Some(_), Some(_)) => check_name(&hold.by),
+/// What a rule holds.
+fn check_held(of: &HoldOf) -> Result<(), Unfit> {
+    let is_right = match of {
+        HoldOf::Prefix(text) => Key::new(text).is_ok(),
+        HoldOf::Fetcher(name) => Name::read(name).is_some(),
+    };
+    if is_right { Ok(()) } else { forbidden("a rule for no prefix and no fetcher") }
+}
+
+fn check_hold(seconds: Option<u32>, reason: &str, by: &str) -> Result<(), Unfit> {
+    match (HoldTime::of(seconds), Reason::read(reason)) {
+        (Some(_), Some(_)) => check_name(by),
         _ => forbidden("a hold with a time or a reason that is none"),
     }
 }
@@ -315,7 +335,11 @@ mod tests {
         }
         let job = Row { key: Key::new("alpha").unwrap(), payload: "1".to_owned() };
         let outcomes = vec![
-            Ok(Outcome::Dispatch(Dispatched::Job(Attempt(7), job))),
+            Ok(Outcome::Dispatch(Dispatched::Job(
+                Attempt(7),
+                job,
+                shiftboss_protocol::model::About::default(),
+            ))),
             Err(Rejected("why".to_owned())),
         ];
         let installation = "5b0c".into();
@@ -328,7 +352,7 @@ mod tests {
             ),
             (
                 Reply::Batch(RelayAnswer::Answered(outcomes)),
-                r#"{"batch":{"answered":[{"Ok":{"dispatch":{"job":[7,{"key":"alpha","payload":"1"}]}}},{"Err":"why"}]}}"#,
+                r#"{"batch":{"answered":[{"Ok":{"dispatch":{"job":[7,{"key":"alpha","payload":"1"},{"fetcher":"","retry":0,"retries":0}]}}},{"Err":"why"}]}}"#,
             ),
             (Reply::Rows(RowsAnswer::Stored), r#"{"rows":"stored"}"#),
             (Reply::Rows(RowsAnswer::Rejected("why".to_owned())), r#"{"rows":{"rejected":"why"}}"#),

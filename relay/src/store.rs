@@ -97,6 +97,7 @@ impl RelayStore {
             Operation::HasWork(_) if self.drains => Outcome::HasWork(false),
             // The daemon takes care of these itself.
             Operation::NextHoldEnd(_) => Outcome::NextHoldEnd(None),
+            Operation::NextOpening(_) => Outcome::NextOpening(None),
             Operation::FetcherRecords(_) => Outcome::FetcherRecords(Vec::new()),
             Operation::Drain(_) => {
                 self.drains = true;
@@ -147,7 +148,7 @@ impl AnswerFrom {
 
 fn handed_out(outcome: Result<Outcome, Rejected>) -> Option<Undo> {
     match outcome {
-        Ok(Outcome::Dispatch(Dispatched::Job(attempt, job))) => {
+        Ok(Outcome::Dispatch(Dispatched::Job(attempt, job, _))) => {
             Some(Undo { key: job.key, attempt })
         }
         _ => None,

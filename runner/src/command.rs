@@ -248,6 +248,12 @@ impl Execution {
         end
     }
 
+    /// Asks the command to end, kills it when its grace is over, and waits as [`wait`](Self::wait) does.
+    pub async fn stop(&mut self) -> End {
+        self.running.terminate();
+        self.wait().await
+    }
+
     /// Kills the command and waits until it is gone; returns how it had ended, if it already had. Does not wait for the
     /// readers of its output.
     pub async fn kill(&mut self) -> Option<End> {

@@ -22,4 +22,4 @@ pub mod signals;
 mod slots;
 
 pub use command::RunnerSettings;
-pub use slots::{Ended, Source, Stop, run};
+pub use slots::{Ended, Ending, Source, Stop, run};

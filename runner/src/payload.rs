@@ -18,8 +18,8 @@ use crate::safe_file;
 
 /// Stands for the path of a file with the payload.
 pub const PAYLOAD_FILE: &str = "{payload_file}";
-/// What the names of these files begin with.
-const PREFIX: &str = "shiftboss-payload-";
+/// What the names of these files begin with, and of those in which commands [ask](file_to_write) for things.
+const PREFIXES: [&str; 2] = ["shiftboss-payload-", "shiftboss-control-"];
 
 /// A payload in files for a command to read. Dropping this removes them.
 #[derive(Default)]
@@ -34,7 +34,10 @@ impl Payload {
     /// Writes a payload to the files that a command needs.
     pub fn of(payload: &[u8], template: &Template, is_input: bool) -> Result<Self, StartError> {
         let write = || {
-            let named = template.has_place(PAYLOAD_FILE).then(|| named(payload)).transpose()?;
+            let named = template
+                .has_place(PAYLOAD_FILE)
+                .then(|| named(PREFIXES[0], payload))
+                .transpose()?;
             let input = is_input.then(|| unnamed(payload)).transpose()?;
             Ok(Self { named, input })
         };
@@ -52,10 +55,18 @@ impl Payload {
     }
 }
 
+/// An empty file for a command to write to, which goes like those of payloads.
+///
+/// # Errors
+/// If it cannot be made.
+pub fn file_to_write() -> io::Result<(TempPath, File)> {
+    named(PREFIXES[1], &[])
+}
+
 /// A file in the directory for temporary files.
-fn named(payload: &[u8]) -> io::Result<(TempPath, File)> {
+fn named(prefix: &str, payload: &[u8]) -> io::Result<(TempPath, File)> {
     loop {
-        let made = tempfile::Builder::new().prefix(PREFIX).tempfile()?;
+        let made = tempfile::Builder::new().prefix(prefix).tempfile()?;
         // Another worker's sweep may hold the lock for an instant, and then removes the file.
         flock(made.as_file(), FlockOperation::LockExclusive)?;
         if made.as_file().metadata()?.nlink() > 0 {
@@ -80,8 +91,9 @@ pub fn sweep() {
         return;
     };
     for entry in entries.flatten() {
-        let is_payload = entry.file_name().to_string_lossy().starts_with(PREFIX);
-        if is_payload && let Ok(Some(_locked)) = left(&entry.path()) {
+        let name = entry.file_name();
+        let is_worker_s = PREFIXES.iter().any(|it| name.to_string_lossy().starts_with(it));
+        if is_worker_s && let Ok(Some(_locked)) = left(&entry.path()) {
             // Removed before it is unlocked: a worker that has just made it then sees that it is gone, and makes
             // another.
             let _ = std::fs::remove_file(entry.path());

@@ -21,6 +21,14 @@ pub enum Stop {
     Kill,
 }
 
+/// Why a job's command is to end before its time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// The job was cancelled: once its command has ended, it is given back.
+    Cancelled,
+    Lost,
+}
+
 /// Gives jobs to one slot, one after the other.
 pub trait Source {
     type Job;
@@ -46,12 +54,12 @@ pub trait Source {
         error: StartError,
     ) -> impl Future<Output = Result<Option<(Self::Job, u8)>, Self::Error>>;
 
-    /// Keeps a job while its command runs; resolves if it is lost. Dropped at any point when the command has ended.
-    fn keep(&mut self, _: &Self::Job) -> impl Future<Output = ()> {
+    /// Keeps a job while its command runs; resolves if that is to end. Dropped at any point when the command has ended.
+    fn keep(&mut self, _: &Self::Job) -> impl Future<Output = Ending> {
         std::future::pending()
     }
 
-    /// Gives back a job whose command was killed.
+    /// Gives back a job whose command was killed, or ended because the job was cancelled.
     fn release(&mut self, job: Self::Job) -> impl Future<Output = Result<(), Self::Error>>;
 
     /// A job was lost, and its command killed.
@@ -172,17 +180,27 @@ async fn run_job<S: Source>(
         Err(error) => return source.not_started(job, error).await,
     };
     source.started();
-    let is_lost = tokio::select! {
+    let ending = tokio::select! {
         biased;
         end = execution.wait() => return Ok(Some((job, failed(&execution, end)))),
-        _ = killed.wait_for(|killed| *killed) => false,
-        () = source.keep(&job) => true,
+        _ = killed.wait_for(|killed| *killed) => None,
+        ending = source.keep(&job) => Some(ending),
     };
+    let (key, attempt) = (execution.command.shown.clone(), execution.command.attempt);
+    if ending == Some(Ending::Cancelled) {
+        info!(key, attempt, "A running job was cancelled: its command is asked to end.");
+        tokio::select! {
+            biased;
+            _ = killed.wait_for(|killed| *killed) => drop(execution.kill().await),
+            _ = execution.stop() => {}
+        }
+        return source.release(job).await.map(|()| None);
+    }
     let end = execution.kill().await;
-    if is_lost {
+    if ending == Some(Ending::Lost) {
         warn!(
-            key = execution.command.shown,
-            attempt = execution.command.attempt,
+            key,
+            attempt,
             "A running job was lost: its lease expired, or it was requeued. Its command was killed."
         );
         source.lost(job);

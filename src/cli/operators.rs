@@ -10,6 +10,7 @@ use shiftboss_protocol::verbs::{Argument, HoldTime, Name, Reason, checked};
 
 use super::timeout;
 use super::views::since;
+use crate::client::this_user;
 use crate::target::Asked;
 
 /// Longest `--id`: the number of a line may be added to it.
@@ -26,28 +27,44 @@ pub enum Operate {
     /// for its turn like any other. Several tasks of one key run one after the other; the same payload that waits
     /// already is not added twice. Exits with 75 if the daemon keeps as many as it may.
     Add(Add),
-    /// Delete the single tasks of a key, whatever their status, unless a worker has them
+    /// Delete the single tasks of a key, unless a worker has them; or stop its running job
     ///
-    /// Exits with 65 if there is none, and with 75 if one is in flight: that one stays.
+    /// They are deleted whatever their status. Exits with 65 if there is none, and with 75 if one is in flight: that
+    /// one stays.
+    ///
+    /// With --running nothing is deleted. The worker that runs the key's job ends its command: by SIGTERM, and by SIGKILL
+    /// when the worker's --grace is over. The outcome is `cancelled`: the start stands, and nothing is retried or counted
+    /// as a failure. A single task is cancelled; a list's task is done until its next list. If the worker is gone, this
+    /// happens when its lease ends. A classic worker cannot be stopped: `requeue` puts the task back. Exits with 65 then,
+    /// and if the key is not in flight.
     #[command(after_help = "\
-Example:
-  shiftboss cancel alpha")]
-    Cancel(KeyArguments),
+Examples:
+  shiftboss cancel alpha
+  shiftboss cancel --prefix https://example.org/ --dry-run
+  shiftboss cancel --running alpha")]
+    Cancel {
+        #[command(flatten)]
+        of: ManyKeys,
+        /// Stop the jobs of these keys that run now
+        #[arg(long, conflicts_with_all = ["prefix", "fetcher", "group", "file", "dry_run"])]
+        running: bool,
+    },
     /// Run a key again: put its tasks that are done, failed or dead letters back in the queue
     ///
-    /// Exits with 65 if no fetcher lists the key. With --failed it does so for all keys whose last attempt failed, as
-    /// `shiftboss tasks --status failed` shows them. It says how many, and asks before it goes on.
+    /// Exits with 65 if no fetcher lists the key. With --failed or --exit-code it does so for tasks whose last attempt failed, as
+    /// `shiftboss tasks --status failed` shows them.
     #[command(
         after_help = "\
 Examples:
   shiftboss retry alpha
-  shiftboss retry --failed --since 2h --fetcher links",
-        override_usage = "shiftboss retry [OPTIONS] <KEY>...\n       shiftboss retry [OPTIONS] --failed [--since TIME] [--fetcher FETCHER] [--yes]",
-        mut_arg("keys", |keys| keys.required(false).required_unless_present("failed"))
+  shiftboss retry --failed --since 2h --fetcher links
+  shiftboss retry --exit-code 124 --prefix https://example.org/
+  shiftboss tasks --status dead_letter --json | jq -r '.tasks[].key' | shiftboss retry --file - --yes",
+        mut_arg("keys", |keys| keys.required_unless_present_any(["failed", "exit_code"]))
     )]
     Retry {
         #[command(flatten)]
-        of: KeyArguments,
+        of: ManyKeys,
         #[command(flatten)]
         failed: FailedOnes,
     },
@@ -63,18 +80,21 @@ Example:
     /// A job in flight goes on. It outlives new lists and restarts; then the key is back at its old place. Said again, the
     /// last word holds. `shiftboss tasks --held` lists the keys that are held. `retry` is refused meanwhile. Exits with 75 if 10000
     /// keys are held already.
+    ///
+    /// With --prefix or --fetcher it makes a rule, which holds later keys, too, and may be one of 1000. Places in the order follow a
+    /// rule some keys at a time; `shiftboss status` lists the rules, and says how far that is. A key that a rule alone holds may be
+    /// bumped or put back by `retry`, and waits.
     Hold(Hold),
     /// End the hold of a key: it waits again, at its old place
+    ///
+    /// With --prefix or --fetcher it ends the holds of such keys, one by one, and the rule that `hold` made with the same words.
     #[command(after_help = "\
 Examples:
   shiftboss unhold alpha
   shiftboss unhold --prefix https://example.org/")]
     Unhold {
         #[command(flatten)]
-        of: KeyArguments,
-        /// End operators' holds of all keys that begin with KEY
-        #[arg(long)]
-        prefix: bool,
+        of: ManyKeys,
         #[command(flatten)]
         by: By,
     },
@@ -84,11 +104,12 @@ Examples:
     /// have a tenth of all hand-outs together (`--bump-share`), so nobody else waits much longer. Said again, nothing changes.
     /// Exits with 65 if no fetcher lists the key, or it is held, and with 75 if 1000 keys are bumped already.
     #[command(after_help = "\
-Example:
-  shiftboss bump alpha")]
+Examples:
+  shiftboss bump alpha
+  shiftboss bump --file urgent.txt")]
     Bump {
         #[command(flatten)]
-        of: KeyArguments,
+        of: ManyKeys,
         #[command(flatten)]
         by: By,
     },
@@ -154,15 +175,16 @@ Example:
         after_help = "\
 Examples:
   shiftboss forget alpha
+  shiftboss forget --prefix https://example.org/ --dry-run
   shiftboss forget --daemon builder-2 -t postgres://shiftboss@db.example/queue",
-        override_usage = "shiftboss forget [OPTIONS] <KEY>...\n       shiftboss forget [OPTIONS] --daemon <NAME>",
-        mut_arg("keys", |keys| keys.required(false).required_unless_present("gone"))
+        mut_arg("keys", |keys| keys.required_unless_present("gone")),
+        mut_arg("fetcher", |it| it.help("Instead of KEY: what this fetcher listed once, and nothing lists now; @tasks: single tasks"))
     )]
     Forget {
         #[command(flatten)]
-        of: KeyArguments,
+        of: ManyKeys,
         /// Forget this relay or daemon instead, as `shiftboss status` names it
-        #[arg(id = "gone", long = "daemon", value_name = "NAME", conflicts_with_all = ["keys", "timeout", "json"])]
+        #[arg(id = "gone", long = "daemon", value_name = "NAME", conflicts_with_all = ["keys", "prefix", "fetcher", "file", "yes", "dry_run", "timeout", "json"])]
         gone: Option<String>,
     },
 }
@@ -209,13 +231,14 @@ pub struct Add {
 Examples:
   shiftboss hold alpha
   shiftboss hold --for 2days --reason 'upstream is down' alpha
-  shiftboss hold --prefix https://example.org/")]
+  shiftboss hold --prefix https://example.org/
+  shiftboss hold --fetcher links --for 2h",
+    mut_arg("prefix", |it| it.help("Instead of KEY: all keys that begin with TEXT, also those that come later, by one rule")),
+    mut_arg("fetcher", |it| it.help("Instead of KEY: all tasks of this fetcher, also those that come later, by one rule; @tasks: single tasks")),
+    mut_arg("dry_run", |it| it.conflicts_with_all(["prefix", "fetcher"])))]
 pub struct Hold {
     #[command(flatten)]
-    pub of: KeyArguments,
-    /// Hold all keys that begin with KEY, those that a list, a single task or the log has now
-    #[arg(long)]
-    pub prefix: bool,
+    pub of: ManyKeys,
     /// How long: a time such as 2h or 3days [default: until `unhold`]
     #[arg(long = "for", value_name = "TIME", value_parser = hold_time)]
     pub time: Option<HoldTime>,
@@ -227,11 +250,17 @@ pub struct Hold {
 }
 
 /// In whose name something is asked for.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub struct By {
     /// Who wants it, as the daemon is to remember: one word [default: the user's name]
     #[arg(long, value_name = "NAME", value_parser = checked::<Name>)]
     pub by: Option<Name>,
+}
+
+impl By {
+    pub fn name(self) -> Name {
+        self.by.unwrap_or_else(this_user)
+    }
 }
 
 fn hold_time(text: &str) -> Result<HoldTime, String> {
@@ -246,19 +275,52 @@ fn id(text: &str) -> Result<Name, String> {
 
 /// Failed tasks that are put back.
 #[derive(Debug, Args)]
+#[group(id = "failing", args = ["failed", "exit_code"], multiple = true)]
 pub struct FailedOnes {
-    /// All failed tasks
-    #[arg(long, conflicts_with = "keys")]
+    /// Only tasks whose last attempt failed; alone, all of them
+    #[arg(long, conflicts_with_all = ["keys", "file"])]
     pub failed: bool,
+    /// The same of this exit code alone; a signal's is 128 plus its number, that of a time limit 124
+    #[arg(long, value_name = "CODE", conflicts_with_all = ["keys", "file"], value_parser = clap::value_parser!(i64).range(1..))]
+    pub exit_code: Option<i64>,
     /// Only those that failed since then: a time such as 2026-11-21T13:00:00Z, or how long ago, such as 2h
-    #[arg(long, value_name = "TIME", value_parser = since, requires = "failed")]
+    #[arg(long, value_name = "TIME", value_parser = since, requires = "failing")]
     pub since: Option<i64>,
-    /// Only those of this fetcher; @tasks: single tasks
-    #[arg(long, requires = "failed")]
+}
+
+/// Which keys are meant: some by name, those of a file, or a selection.
+#[derive(Debug, Args)]
+pub struct ManyKeys {
+    #[command(flatten)]
+    pub daemon: DaemonArguments,
+    /// The key; or several, each by itself
+    #[arg(value_name = "KEY", value_parser = key, required_unless_present_any = ["prefix", "fetcher", "group", "file"])]
+    pub keys: Vec<Key>,
+    /// Instead of KEY: all keys that begin with TEXT, as they are now
+    #[arg(long, value_name = "TEXT", conflicts_with_all = ["keys", "file"])]
+    pub prefix: Option<String>,
+    /// Instead of KEY: what the lists of this fetcher have now; @tasks: single tasks
+    #[arg(long, conflicts_with_all = ["keys", "file"])]
     pub fetcher: Option<String>,
+    /// Instead of KEY: the keys that have a task in this group, such as host:example.org
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["keys", "file"])]
+    pub group: Option<String>,
+    /// Instead of KEY: the keys in FILE, one a line; - is standard input
+    #[arg(long, value_name = "FILE", conflicts_with = "keys")]
+    pub file: Option<PathBuf>,
     /// Do not ask
-    #[arg(long, requires = "failed")]
+    #[arg(long)]
     pub yes: bool,
+    /// Change nothing: only say how many keys are meant, and name the first of them
+    #[arg(long, conflicts_with_all = ["keys", "yes"])]
+    pub dry_run: bool,
+}
+
+impl ManyKeys {
+    /// The keys that were named.
+    pub fn named(self) -> KeyArguments {
+        KeyArguments { daemon: self.daemon, keys: self.keys }
+    }
 }
 
 #[derive(Debug, Args)]
@@ -275,7 +337,7 @@ fn key(text: &str) -> Result<Key, String> {
 }
 
 /// The daemon, and how its answer is shown.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub struct DaemonArguments {
     /// How long to wait for the answer [default: 5s]
     #[arg(long, value_parser = timeout)]

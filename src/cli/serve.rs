@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueHint};
 use shiftboss_protocol::url::Url;
+use shiftboss_queue::groups::GroupRules;
 use shiftboss_queue::policy::{Backoff, Retries};
 use shiftboss_relay::QueueKind;
 
@@ -21,7 +22,9 @@ use super::common::CommonOptions;
 use super::{BROKER_QUEUES, database, one_of};
 use crate::config::keys::{Configured, Keys, Said, Value};
 use crate::config::values::{parse_interval, parse_time};
-use crate::config::{DaemonFiles, Fault, FetcherTable, backoff, fetchers, retries};
+use crate::config::{
+    DaemonFiles, Fault, FetcherTable, backoff, fetchers, groups, retention, retries,
+};
 use crate::exit::{ExitCode, Failure};
 use crate::stores::{self, BUMP_SHARE_MAX, Database, Durability};
 pub use settings::ServeSettings;
@@ -110,12 +113,18 @@ pub struct ServeOptions {
     pub relay_operators: Vec<String>,
     #[command(flatten)]
     pub common: CommonOptions,
-    /// How often tasks that fail are tried again; in the file only, as the next two.
+    /// How often tasks that fail are tried again; in the file only, as the next four.
     #[arg(skip)]
     pub job_retry: Option<Retries>,
     /// When keys are held whose jobs fail again and again.
     #[arg(skip)]
     pub backoff: Option<Backoff>,
+    /// For how long keys are kept that nothing lists.
+    #[arg(skip)]
+    pub retention: Option<Duration>,
+    /// What keys have in common, and the limits of that.
+    #[arg(skip)]
+    pub group: GroupRules,
     /// What the daemon runs itself.
     #[arg(skip)]
     pub fetcher: Vec<FetcherTable>,
@@ -150,8 +159,8 @@ impl ServeOptions {
             _ if self.classic && self.broker.is_some() => {
                 "the classic rules know no relays: leave out broker or classic"
             }
-            _ if self.classic && self.has_rules_for_failures() => {
-                "the classic rules know neither [job_retry] nor [backoff]: leave them out, or classic"
+            _ if self.classic && self.has_rules_of_its_own() => {
+                "the classic rules know neither [job_retry] nor [backoff] nor [retention] nor [[group]]: leave them out, or classic"
             }
             Some(Database::Server(_)) if self.classic => {
                 "the classic rules are those of a supervisor on SQLite, and of one alone: leave out classic, or give a database in a file"
@@ -166,14 +175,17 @@ impl ServeOptions {
         })
     }
 
-    fn has_rules_for_failures(&self) -> bool {
+    fn has_rules_of_its_own(&self) -> bool {
         let mut of_fetchers = self.fetcher.iter().map(|table| &table.job_retry);
-        self.backoff.is_some() || self.job_retry.is_some() || of_fetchers.any(Option::is_some)
+        let of_failures = self.backoff.is_some() || self.job_retry.is_some();
+        let of_keys = self.retention.is_some() || !self.group.is_empty();
+        of_failures || of_keys || of_fetchers.any(Option::is_some)
     }
 }
 
 impl Keys for ServeOptions {
-    const TABLES: &'static [&'static str] = &["job_retry", "backoff", "fetcher"];
+    const TABLES: &'static [&'static str] =
+        &["job_retry", "backoff", "retention", "group", "fetcher"];
     /// A lease means that the rules are not classic.
     const TOGETHER: &'static [&'static str] = &["classic", "lease"];
 
@@ -181,6 +193,8 @@ impl Keys for ServeOptions {
         match name {
             "job_retry" => self.job_retry = Some(retries(value)?),
             "backoff" => self.backoff = Some(backoff(value)?),
+            "retention" => self.retention = retention(value)?,
+            "group" => self.group = groups(value, directory)?,
             _ => self.fetcher = fetchers(value, directory)?,
         }
         Ok(())

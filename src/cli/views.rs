@@ -1,4 +1,4 @@
-//! The commands that look at a queue and change nothing: `status`, `why`, `tasks`, `search`, `log`, `metrics`.
+//! The commands that look at a queue and change nothing: `status`, `why`, `tasks`, `groups`, `search`, `log`, `metrics`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -68,6 +68,22 @@ Examples:
         /// How many: 1 to 10000 [default: 100; with --next 20]
         #[arg(short = 'n', long = "number", value_parser = clap::value_parser!(u16).range(1..=10_000))]
         number: Option<u16>,
+    },
+    /// Show the groups of keys, closed ones first
+    ///
+    /// Each with how many keys wait for it, and when it opens: what is held, then what is full, what time opens, and what is open; of
+    /// each kind those for which most keys wait first. Which groups there are, and their limits, is in the configuration file
+    /// (`[[group]]`).
+    #[command(after_help = "\
+Examples:
+  shiftboss groups
+  shiftboss groups --json | jq '.counts'")]
+    Groups {
+        #[command(flatten)]
+        arguments: ViewArguments,
+        /// How many: 1 to 10000
+        #[arg(short = 'n', long = "number", default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=10_000))]
+        number: u16,
     },
     /// Show the keys that begin with TEXT, listed now or run before
     #[command(after_help = "\

@@ -1,7 +1,7 @@
 //! The arguments of `work`, as typed, and the worker's checked settings made of them.
 
 use clap::Args;
-use shiftboss_protocol::verbs::{Lease, Name, checked};
+use shiftboss_protocol::verbs::{FETCHERS_MAX, FetcherName, Fetchers, Lease, Name, checked};
 
 use super::{RunnerArguments, absolute};
 use crate::exit::Failure;
@@ -37,6 +37,9 @@ pub struct WorkArguments {
     /// within a second each goes on with one at a time, after pauses of up to a minute, until one succeeds
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub max_failures: Option<u64>,
+    /// Take only tasks of this fetcher's lists (`@tasks`: single tasks); given several times, of each of them
+    #[arg(long = "fetcher", value_name = "NAME", value_parser = checked::<FetcherName>)]
+    pub fetchers: Vec<FetcherName>,
     /// How long the daemon waits for a sign of life before it hands a job to another worker
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = lease)]
     pub lease: Lease,
@@ -56,9 +59,10 @@ impl TryFrom<WorkArguments> for Settings {
         Ok(Self {
             socket: absolute(typed.target.socket("work")?)?,
             jobs: typed.runner.jobs.into(),
-            runner: typed.runner.settings(&["{key}", "{payload}"])?,
+            runner: typed.runner.settings(&["{key}", "{payload}", "{fetcher}"])?,
             stdin: typed.stdin,
             name: typed.name,
+            fetchers: fetchers(&typed.fetchers)?,
             fail: typed.fail,
             leaves: Leaves {
                 once: typed.once,
@@ -69,6 +73,16 @@ impl TryFrom<WorkArguments> for Settings {
             lease: typed.lease,
         })
     }
+}
+
+fn fetchers(names: &[FetcherName]) -> Result<Fetchers, Failure> {
+    if names.len() > FETCHERS_MAX {
+        return Err(Failure::usage(format!(
+            "a worker takes tasks of {FETCHERS_MAX} fetchers at most"
+        )));
+    }
+    let names: Vec<_> = names.iter().map(FetcherName::shared).collect();
+    Ok(if names.is_empty() { Fetchers::All } else { Fetchers::Of(names) })
 }
 
 fn lease(text: &str) -> Result<Lease, String> {

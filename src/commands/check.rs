@@ -21,6 +21,7 @@ use crate::fetch::read_lines;
 
 pub mod config;
 pub mod database;
+mod groups;
 
 /// Most skipped lines that are listed: files of another format may have millions. All are counted.
 const LISTED_MAX: usize = 100_000;

@@ -11,6 +11,7 @@ pub mod operators;
 mod output;
 pub mod relay;
 pub mod serve;
+mod simulate;
 mod views;
 pub mod work;
 
@@ -50,7 +51,9 @@ pub fn run(command: Command) -> Result<(), Failure> {
         }
         Command::Top(typed) => top::run(typed.into()),
         Command::Broker(typed) => broker::run(typed.verb),
-        Command::Check { config: Some(file), .. } => check::config::run(&file),
+        Command::Check { config: Some(file), lists, job_time, .. } => {
+            check::config::run(&file, &lists, job_time)
+        }
         Command::Check { database: Some(database), .. } => {
             let instead = "pg_amcheck checks it";
             check::database::run(database.require_file("check --database", instead)?)
@@ -66,6 +69,7 @@ pub fn run(command: Command) -> Result<(), Failure> {
             ask::run(&target.socket("ask")?, &lines, timeout)
         }
         Command::Output(typed) => output::run(typed),
+        Command::Simulate(typed) => simulate::run(&typed),
         Command::View(asked) => views::run(asked),
         Command::Health(daemon) => operators::health(&daemon),
         Command::Operate(asked) => operators::run(asked),
@@ -100,6 +104,7 @@ fn needs(command: &Command) -> Needs {
         Command::Work(typed) => (32, 6 + usize::from(typed.runner.jobs)),
         Command::Fetch(_) | Command::OnChange(_) => (32, 6),
         Command::Top(_) => (24, 4),
+        Command::Simulate(_) => (16, simulate::THREADS_MAX),
         // It stands by with what it was given.
         Command::Guardian => (0, 0),
         _ => (16, 0),

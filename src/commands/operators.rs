@@ -1,10 +1,10 @@
 //! `shiftboss add`, `cancel`, `retry`, `requeue`, `hold`, `unhold`, `bump`, `pause`, `resume`, `drain`, `run-fetcher`, `accept-input`,
 //! `forget` and `health`: each sends a request to a running daemon, and prints its answer, one JSON object, or the sentence that
-//! [`orders`](crate::orders) makes of it. With several keys, each is a request of its own. Only `forget --daemon` works
-//! without a daemon.
+//! [`orders`](crate::orders) makes of it. With several keys, each is a request of its own; keys that are not named, but chosen, are
+//! those of [`many`]. Only `forget --daemon` works without a daemon.
 
 mod drain;
-mod retry_failed;
+mod many;
 mod tasks;
 
 use std::io::{self, Write};
@@ -12,18 +12,21 @@ use std::io::{self, Write};
 use serde::de::DeserializeOwned;
 use shiftboss_protocol::model::Key;
 use shiftboss_protocol::verbs::{
-    AcceptInput, Bump, FetcherName, Forget, Health, HoldAll, HoldTime, Pause, Requeue,
-    RequeueAnswer, Resume, Retry, RunFetcher, Unhold, UnholdAll, Verb, checked,
+    self, AcceptInput, Bump, Cancel, CancelRunning, FetcherName, Forget, Health, HoldAll,
+    HoldFetcher, HoldGroup, HoldTime, Name, Pause, Requeue, RequeueAnswer, Resume, RunFetcher,
+    Unhold, UnholdAll, UnholdFetcher, UnholdGroup, Verb, checked,
 };
+use shiftboss_queue::reader::{FailedTasks, Order};
 
 use super::printing::print;
-use crate::cli::{self, By, DaemonArguments, KeyArguments, Operate};
-use crate::client::{self, Answer, this_user};
+use crate::cli::{self, By, DaemonArguments, KeyArguments, ManyKeys, Operate};
+use crate::client::{self, Answer};
 use crate::exit::{ExitCode, Failure};
 use crate::orders::{Said, line_of, text};
 use crate::stores;
 use crate::target::Asked;
 use crate::text::shown;
+use many::{Again, Each, Meant};
 
 pub fn run(operate: Operate) -> Result<(), Failure> {
     match operate {
@@ -37,16 +40,25 @@ pub fn run(operate: Operate) -> Result<(), Failure> {
             tell(&daemon, RunFetcher { fetcher })
         }
         Operate::Requeue(of) => for_each(of, requeue),
-        Operate::Retry { of, failed } if failed.failed => retry_failed::run(&of.daemon, &failed),
-        Operate::Retry { of, .. } => for_each(of, |daemon, key| tell(daemon, Retry { key })),
+        Operate::Retry { of, failed } => {
+            let of_failed = FailedTasks { since: failed.since, exit_code: failed.exit_code };
+            let is_failed = failed.failed || failed.exit_code.is_some();
+            let order = if is_failed { Order::RetryFailed(of_failed) } else { Order::Retry };
+            each(of, order, None, |(key, fetcher)| Again(key, fetcher))
+        }
         Operate::Add(add) => tasks::add(add),
-        Operate::Cancel(of) => for_each(of, tasks::cancel),
+        Operate::Cancel { of, running: true } => {
+            for_each(of.named(), |daemon, key| tell(daemon, CancelRunning { key }))
+        }
+        Operate::Cancel { of, .. } if of.keys.is_empty() => {
+            many::give(&of, Order::Cancel, None, |(key, _)| Cancel { key })
+        }
+        Operate::Cancel { of, .. } => for_each(of.named(), tasks::cancel),
         Operate::Hold(asked) => hold(asked),
-        Operate::Unhold { of, prefix: true, by } => tell_as(by, of, |prefix| UnholdAll { prefix }),
-        Operate::Unhold { of, by, .. } => tell_as(by, of, |key| Unhold { key }),
-        Operate::Bump { of, by } => tell_as(by, of, |key| Bump { key }),
+        Operate::Unhold { of, by } => unhold(of, by),
+        Operate::Bump { of, by } => each(of, Order::Bump, Some(by), |(key, _)| Bump { key }),
         Operate::Forget { of, gone: Some(name) } => forget_daemon(&of.daemon.target, &name),
-        Operate::Forget { of, .. } => for_each(of, |daemon, key| tell(daemon, Forget { key })),
+        Operate::Forget { of, .. } => each(of, Order::Forget, None, |(key, _)| Forget { key }),
         Operate::Drain(daemon) => drain::run(&daemon),
     }
 }
@@ -55,16 +67,94 @@ pub fn health(daemon: &DaemonArguments) -> Result<(), Failure> {
     tell(daemon, Health {})
 }
 
-fn hold(cli::Hold { of, prefix, time, reason, by }: cli::Hold) -> Result<(), Failure> {
+fn hold(cli::Hold { of, time, reason, by }: cli::Hold) -> Result<(), Failure> {
     let (seconds, reason) = (time.unwrap_or(HoldTime::UNTIL_UNHELD), reason.unwrap_or_default());
-    let reason = || reason.clone();
-    match prefix {
-        true => tell_as(by, of, |prefix| HoldAll { prefix, seconds, reason: reason() }),
-        false => tell_as(by, of, |key| shiftboss_protocol::verbs::Hold {
+    match rule_of(&of)? {
+        None => each(of, Order::Hold, Some(by), |(key, _)| verbs::Hold {
             key,
             seconds,
-            reason: reason(),
+            reason: reason.clone(),
         }),
+        Some(Rule::Prefix(prefix)) => {
+            tell_once(by, &of.daemon, HoldAll { prefix, seconds, reason })
+        }
+        Some(Rule::Fetcher(fetcher)) => {
+            tell_once(by, &of.daemon, HoldFetcher { fetcher, seconds, reason })
+        }
+        Some(Rule::Group(group)) => tell_once(by, &of.daemon, HoldGroup { group, seconds, reason }),
+    }
+}
+
+/// What a rule holds.
+enum Rule {
+    Prefix(Key),
+    Fetcher(Name),
+    Group(Name),
+}
+
+/// The rule that `--prefix`, `--fetcher` or `--group` makes or ends.
+fn rule_of(of: &ManyKeys) -> Result<Option<Rule>, Failure> {
+    let named = |option: &str, name: &str| {
+        checked(name).map_err(|why| Failure::usage(format!("--{option}: {why}")))
+    };
+    match (&of.prefix, &of.fetcher, &of.group) {
+        (_, _, Some(_)) if of.dry_run => {
+            Err(Failure::usage("--dry-run is for keys: a group is held as a whole"))
+        }
+        (None, None, None) => Ok(None),
+        (Some(prefix), None, None) => {
+            let prefix =
+                Key::new(prefix).map_err(|why| Failure::usage(format!("--prefix: {why}")))?;
+            Ok(Some(Rule::Prefix(prefix)))
+        }
+        (None, Some(name), None) => Ok(Some(Rule::Fetcher(named("fetcher", name)?))),
+        (None, None, Some(name)) => Ok(Some(Rule::Group(named("group", name)?))),
+        _ => Err(Failure::usage("a rule has a prefix, a fetcher or a group: give one of them")),
+    }
+}
+
+/// The holds of keys, and the rule of the same words; a group's hold alone.
+fn unhold(of: ManyKeys, by: By) -> Result<(), Failure> {
+    if let Some(Rule::Group(group)) = rule_of(&of)? {
+        return tell_once(by, &of.daemon, UnholdGroup { group });
+    }
+    let (daemon, is_dry) = (of.daemon.clone(), of.dry_run);
+    let rule = rule_of(&of)?.filter(|_| !is_dry);
+    each(of, Order::Unhold, Some(By { by: by.by.clone() }), |(key, _)| Unhold { key })?;
+    match rule {
+        None => Ok(()),
+        Some(Rule::Prefix(prefix)) => {
+            let answer = order_as(by, &daemon, UnholdAll { prefix })?;
+            say_ended(answer.object.was_held, &answer, &daemon)
+        }
+        Some(Rule::Fetcher(fetcher)) => {
+            let answer = order_as(by, &daemon, UnholdFetcher { fetcher })?;
+            say_ended(answer.object.was_held, &answer, &daemon)
+        }
+        Some(Rule::Group(_)) => Ok(()),
+    }
+}
+
+/// Where there was no rule, the holds of keys were meant.
+fn say_ended<T: Said>(
+    was_held: bool,
+    answer: &Answer<T>,
+    daemon: &DaemonArguments,
+) -> Result<(), Failure> {
+    if was_held { show(answer, daemon.json, answer.object.said()) } else { Ok(()) }
+}
+
+/// Gives an order to each key that is named, or to those that were chosen.
+fn each<V: Each<Answer: Said>>(
+    of: ManyKeys,
+    order: Order,
+    by: Option<By>,
+    request: impl Fn(Meant) -> V,
+) -> Result<(), Failure> {
+    match (of.keys.is_empty(), by) {
+        (true, by) => many::give(&of, order, by.map(By::name), request),
+        (false, Some(by)) => tell_as(by, of.named(), |key| request((key, None))),
+        (false, None) => for_each(of.named(), |daemon, key| tell(daemon, request((key, None)))),
     }
 }
 
@@ -78,13 +168,13 @@ fn for_each(
     let are_several = keys.len() > 1;
     let mut refused = None;
     for key in keys {
-        match ask(&daemon, key) {
+        match ask(&daemon, key.clone()) {
             Err(failure)
                 if are_several
                     && matches!(failure.code(), ExitCode::BadData | ExitCode::AlreadyRunning) =>
             {
                 // There may be no reader.
-                let _ = writeln!(io::stderr(), "shiftboss: {failure}");
+                let _ = writeln!(io::stderr(), "shiftboss: {}: {failure}", text(&key));
                 refused = Some(failure.code());
             }
             done => done?,
@@ -103,16 +193,29 @@ fn tell<V: Verb<Answer: DeserializeOwned + Said>>(
 
 /// The same for each key, in the name of a person whom the daemon is to remember.
 fn tell_as<V: Verb<Answer: DeserializeOwned + Said>>(
-    By { by }: By,
+    by: By,
     of: KeyArguments,
     request: impl Fn(Key) -> V,
 ) -> Result<(), Failure> {
-    let by = by.unwrap_or_else(this_user);
-    for_each(of, |daemon, key| {
-        let socket = daemon.target.socket(&V::NAME.to_lowercase())?;
-        let answer = client::ask_as(&socket, by.clone(), request(key), daemon.timeout())?;
-        show(&answer, daemon.json, answer.object.said())
-    })
+    for_each(of, |daemon, key| tell_once(by.clone(), daemon, request(key)))
+}
+
+fn tell_once<V: Verb<Answer: DeserializeOwned + Said>>(
+    by: By,
+    daemon: &DaemonArguments,
+    request: V,
+) -> Result<(), Failure> {
+    let answer = order_as(by, daemon, request)?;
+    show(&answer, daemon.json, answer.object.said())
+}
+
+fn order_as<V: Verb<Answer: DeserializeOwned>>(
+    by: By,
+    daemon: &DaemonArguments,
+    request: V,
+) -> Result<Answer<V::Answer>, Failure> {
+    let socket = daemon.target.socket(&V::NAME.to_lowercase())?;
+    client::ask_as(&socket, by.name(), request, daemon.timeout())
 }
 
 fn order<V: Verb<Answer: DeserializeOwned>>(

@@ -23,7 +23,7 @@ use crate::text::{counted, time};
 use crate::view::health::Up;
 use crate::view::key;
 use crate::view::listings::HeldSet;
-use crate::view::question::{Listed, Question, Turns};
+use crate::view::question::{Listed, Question, Turns, require_fetcher};
 use crate::view::status::paused;
 
 const HOUR_SECONDS: u64 = 3_600;
@@ -54,6 +54,7 @@ pub fn run(asked: View) -> Result<(), Failure> {
             let asked = TasksWith { status, fetcher, since: None, count };
             list(arguments, &Question::Tasks(asked))
         }
+        View::Groups { arguments, number } => list(arguments, &Question::Groups(number.into())),
         View::Search { arguments, text, number } => {
             list(arguments, &Question::Keys(text, number.into()))
         }
@@ -97,6 +98,9 @@ fn look<A, T: Serialize>(
 fn list(ViewArguments { target, json }: ViewArguments, asked: &Question) -> Result<(), Failure> {
     let target = target.find()?;
     let now = SystemClock.now();
+    if let Question::Tasks(TasksWith { fetcher: Some(name), .. }) = asked {
+        ask(&target.database, |reader, _| require_fetcher(reader, name))??;
+    }
     let (found, turns) = ask(&target.database, |reader, now| {
         let found = asked.ask(reader, now)?;
         let turns = match asked {

@@ -16,7 +16,7 @@ use toml::de::DeString;
 
 use super::Fault;
 use super::failures::retries;
-use super::keys::{Keys, Value, fault, of_value};
+use super::keys::{Keys, Value, fault, of_value, several};
 use super::list_name::ListName;
 use super::values::{self, parse_bounded_time};
 use crate::child::CommandSpec;
@@ -286,19 +286,6 @@ fn has_slash(program: &OsString) -> bool {
 
 /// All fetchers of a file.
 pub fn fetchers(value: &Value<'_>, directory: &Path) -> Result<Vec<FetcherTable>, Fault> {
-    let wrong = || {
-        fault(
-            value,
-            "write [[fetcher]], in double brackets, and its keys below: there may be several",
-        )
-    };
-    let tables = value.get_ref().as_array().ok_or_else(wrong)?;
-    if let Some(table) = tables.get(FETCHERS_MAX) {
-        let what = format!(
-            "there are more than {FETCHERS_MAX} fetchers: have some of them fetch more, or run another daemon"
-        );
-        return Err(fault(table, what));
-    }
     let mut names = HashSet::new();
     let one = |value: &Value<'_>| {
         let table: FetcherTable = of_value(value, directory)?;
@@ -310,5 +297,5 @@ pub fn fetchers(value: &Value<'_>, directory: &Path) -> Result<Vec<FetcherTable>
         }
         Ok(table)
     };
-    tables.iter().map(one).collect()
+    several(value, "fetcher", FETCHERS_MAX)?.iter().map(one).collect()
 }

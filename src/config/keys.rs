@@ -298,6 +298,21 @@ pub fn is_number(option: &Arg) -> bool {
     names.flat_map(|name| name.split('|')).any(|name| NUMBERS.contains(&name))
 }
 
+/// The tables of an array.
+pub fn several<'a, 'v>(
+    value: &'a Value<'v>,
+    name: &str,
+    most: usize,
+) -> Result<&'a [Value<'v>], Fault> {
+    let wrong = || {
+        let what = "in double brackets, and its keys below: there may be several";
+        fault(value, format!("write [[{name}]], {what}"))
+    };
+    let tables = value.get_ref().as_array().ok_or_else(wrong)?;
+    let too_many = |table| fault(table, format!("there are more than {most} tables [[{name}]]"));
+    tables.get(most).map_or(Ok(tables), |table| Err(too_many(table)))
+}
+
 pub fn fault(value: &Value<'_>, what: impl Into<String>) -> Fault {
     Fault { place: value.span(), what: what.into() }
 }

@@ -1,12 +1,14 @@
 //! The configuration file: from text in TOML to typed values, with errors that name the line.
 //!
 //! `serve`, `relay` and `check` read it. A key is the name of an option that clap knows, at the top those of a command ([`keys`]), in
-//! tables those of [`fetcher`] and [`failures`]. No actor.
+//! tables those of [`fetcher`], [`failures`], [`groups`](mod@groups) and [`retention`](mod@retention). No actor.
 
 mod failures;
 mod fetcher;
+mod groups;
 pub mod keys;
 mod list_name;
+mod retention;
 pub mod values;
 
 use std::fs;
@@ -25,16 +27,22 @@ use failures::{BackoffKeys, RetryKeys};
 pub use failures::{backoff, retries, retries_of_single_tasks};
 use fetcher::OnChangeTable;
 pub use fetcher::{DaemonFiles, FetcherTable, List, Watch, check_own_files, fetchers};
+use groups::GroupKeys;
+pub use groups::groups;
 pub use list_name::ListName;
+use retention::RetentionKeys;
+pub use retention::retention;
 
 /// A longer file was not written by a person.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
 
 /// The tables that a file may have, with their keys as options, for the documents.
-pub fn tables() -> [(&'static str, Command); 4] {
+pub fn tables() -> [(&'static str, Command); 6] {
     [
         ("job_retry", definition::<RetryKeys>()),
         ("backoff", definition::<BackoffKeys>()),
+        ("retention", definition::<RetentionKeys>()),
+        ("group", definition::<GroupKeys>()),
         ("fetcher", definition::<FetcherTable>()),
         ("on_change", definition::<OnChangeTable>()),
     ]

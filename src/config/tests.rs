@@ -12,6 +12,14 @@ socket = "/run/shiftboss/worker.sock"
 lease = "2h"
 log_level = "info,shiftboss=debug"
 
+[[group]]
+name = "host"
+by = { prefix = "/" }
+rate = "100/1h"
+[[group.limit]]
+match = "*.org"
+delay = "30s"
+
 [[fetcher]]
 name = "repology"
 command = ["./list-packages", "--all"]

@@ -9,10 +9,10 @@ use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType::{self, Counter, Gauge};
 use prometheus_client::registry::{Registry, Unit};
-use shiftboss_protocol::answers::FetcherStatus;
 use shiftboss_protocol::answers::metrics::{
     ByWord, Counted, FetcherJobs, Histogram, OTHER_FETCHERS,
 };
+use shiftboss_protocol::answers::{FetcherStatus, GroupCount, GroupState};
 
 use super::{Scrape, daemon_state, relay_state};
 use crate::view::health::{Severity, Snapshot};
@@ -204,6 +204,15 @@ impl Scrape {
         let kinds = [("hold", queue.held), ("backoff", queue.backed_off)];
         let held = kinds.map(|(kind, keys)| (vec![("kind", Cow::Borrowed(kind))], value(keys)));
         out.gauges(("held_keys", "Keys that are not handed out.", None), held.into_iter())?;
+        let of_state = |count: fn(&GroupCount) -> i64| {
+            GroupState::ALL.into_iter().map(move |state| {
+                let found = queue.groups.iter().find(|it| it.state == state);
+                (vec![("state", Cow::Borrowed(state.word()))], value(found.map_or(0, count)))
+            })
+        };
+        out.gauges(("groups", "Groups of keys.", None), of_state(|it| it.groups))?;
+        let help = "Keys that wait, by the state of their groups.";
+        out.gauges(("group_waiting_keys", help, None), of_state(|it| it.waiting))?;
         let help = "Tasks that failed, and are tried again.";
         out.gauge("delayed_tasks", help, None, value(queue.delayed))?;
         let help = "Keys that are to run soon, and wait.";

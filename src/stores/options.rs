@@ -8,6 +8,7 @@ use shiftboss_protocol::model::UnixSeconds;
 use shiftboss_queue::context::Settings;
 pub use shiftboss_queue::credit::BUMP_SHARE_MAX;
 use shiftboss_queue::documents::{self, Running};
+use shiftboss_queue::groups::GroupRules;
 pub use shiftboss_queue::policy::{Backoff, RetryRules};
 
 /// SQLite's exclusion of a key in flight without a lease of its own (spec 2): 12 h.
@@ -101,11 +102,15 @@ pub struct Options {
     pub backoff: Option<Backoff>,
     /// Which tasks that fail are tried again by themselves. The classic rules know none.
     pub retries: RetryRules,
+    /// For how long keys are kept that nothing lists; `None`: for ever. The classic rules forget none.
+    pub unlisted_kept: Option<Duration>,
+    /// What keys have in common, and the limits of that. The classic rules know none.
+    pub groups: GroupRules,
 }
 
 impl Options {
     /// The settings of the queue's rules.
-    pub(super) fn settings(&self) -> Settings {
+    pub(crate) fn settings(&self) -> Settings {
         let is_fair = self.policy != Policy::Classic;
         Settings {
             is_fair,
@@ -115,6 +120,8 @@ impl Options {
             bump_share: if is_fair { self.bump_share } else { 0 },
             backoff: self.backoff.clone().filter(|_| is_fair),
             retries: if is_fair { self.retries.clone() } else { RetryRules::default() },
+            unlisted_kept: self.unlisted_kept.filter(|_| is_fair).map(seconds),
+            groups: if is_fair { self.groups.clone() } else { GroupRules::default() },
             ..Settings::default()
         }
     }
@@ -137,4 +144,8 @@ impl Options {
             running: Some(Running { pid: std::process::id(), started }),
         }
     }
+}
+
+fn seconds(time: Duration) -> i64 {
+    i64::try_from(time.as_secs()).unwrap_or(i64::MAX)
 }

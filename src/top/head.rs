@@ -183,8 +183,14 @@ fn numbers<'a>(picture: &Picture, theme: &Theme) -> Vec<Meter<'a>> {
     wait.extend(longest.map(|it| Span::raw(format!(" {}", cut(&it.key, KEY_WIDTH)))));
     let counted = picture.metrics.as_ref().map(|metrics| &metrics.counted);
     let connections = counted.map_or("-".to_owned(), |it| it.connections.to_string());
-    let rare =
-        [("failed", queue.failed), ("delayed", queue.delayed), ("backed off", queue.backed_off)];
+    let rules = i64::try_from(queue.hold_rules.len()).unwrap_or(i64::MAX);
+    let rare = [
+        ("failed", queue.failed),
+        ("delayed", queue.delayed),
+        ("backed off", queue.backed_off),
+        ("hold rules", rules),
+        ("closed groups", status::closed_groups(queue)),
+    ];
     let rare = rare.into_iter().filter(|(_, count)| *count > 0);
     let mut meters = vec![
         number("waiting", queue.rows.pending),

@@ -3,7 +3,7 @@
 
 use shiftboss_protocol::model::Key;
 use shiftboss_protocol::verbs::{
-    Bump, Hold, HoldTime, Pause, Reason, Request, Resume, Retry, Unhold,
+    Bump, CancelRunning, Hold, HoldTime, Pause, Reason, Request, Resume, Retry, Unhold,
 };
 
 use crate::client::this_user;
@@ -27,6 +27,7 @@ pub const CHANGES: &[Change] = &[
     Change { key: 'P', help: "pause: or resume", order: pause },
     Change { key: 'R', help: "retry: run the key again", order: retry },
     Change { key: 'B', help: "bump: run the key soon", order: bump },
+    Change { key: 'C', help: "cancel: stop the running job", order: cancel },
     Change { key: 'H', help: "hold: or unhold the key", order: hold },
 ];
 
@@ -67,6 +68,10 @@ fn retry(subject: &Subject<'_>) -> Option<Order> {
 
 fn bump(subject: &Subject<'_>) -> Option<Order> {
     about_key(subject, "Bump", |key| Bump { key }.into())
+}
+
+fn cancel(subject: &Subject<'_>) -> Option<Order> {
+    about_key(subject, "Cancel the running job of", |key| CancelRunning { key }.into())
 }
 
 fn hold(subject: &Subject<'_>) -> Option<Order> {
@@ -113,6 +118,7 @@ mod tests {
             ('P', "PAUSE", "RESUME"),
             ('R', "RETRY", "RETRY"),
             ('B', "BUMP", "BUMP"),
+            ('C', "CANCEL-RUNNING", "CANCEL-RUNNING"),
             ('H', "HOLD", "UNHOLD"),
         ] {
             assert_eq!(request(key, subject), Some(one));
@@ -120,7 +126,7 @@ mod tests {
         }
         for no_key in [None, Some("a\nPAUSE"), Some("a b"), Some("")] {
             let subject = Subject { key: no_key, ..subject };
-            for key in ['R', 'B', 'H'] {
+            for key in ['R', 'B', 'C', 'H'] {
                 assert_eq!(request(key, subject), None, "{key} {no_key:?}");
             }
         }

@@ -1,7 +1,8 @@
 //! Where a key stands, in words: what `shiftboss why`, `top` and a key's page say. Pure: from what was found to sentences.
 
 use shiftboss_protocol::answers::{
-    Bump, Delivery, Hold, KeyRow, KeyState, LastResult, Place, Retry, RowState, Why,
+    Bump, Delivery, GroupRow, GroupState, HeldBy, Hold, HoldKind, HoldRule, KeyRow, KeyState,
+    LastResult, Place, Retry, RowState, Why,
 };
 use shiftboss_protocol::model::TASKS_FETCHER;
 use shiftboss_queue::reader::{ReadResult, Reader};
@@ -52,9 +53,11 @@ pub fn sentences(why: &Why, now: i64) -> Vec<(&'static str, String)> {
         said.push(("Paused", paused()));
     }
     said.extend(why.hold.iter().map(|hold| ("Held", held(hold, now))));
+    said.extend(why.hold_rule.iter().map(|rule| ("Held by rule", held_by_rule(rule, now))));
+    said.extend(why.group.iter().map(|it| ("Group", group(it, now))));
     said.extend(why.retry.iter().map(|retry| ("Tried again", tried_again(*retry, why, now))));
     said.extend(why.bump.iter().map(|bump| ("Bumped", bumped(bump, now))));
-    if let Some(place) = &why.place {
+    if let Some(place) = why.place.as_ref().filter(|_| !is_closed(why)) {
         said.extend([("Before it", before(place)), ("Its turn", turn(why, now))]);
     }
     said.extend(why.in_flight.iter().map(|delivery| ("In flight", in_flight(delivery, now))));
@@ -77,6 +80,7 @@ fn again(why: &Why) -> String {
 fn state(why: &Why) -> String {
     let expired = why.rows.iter().map(|row| row.expired_leases).max().unwrap_or(0);
     match why.state {
+        KeyState::Waiting if is_closed(why) => "waiting, until its group opens".to_owned(),
         KeyState::Waiting if why.place.as_ref().is_some_and(|place| place.keys_before == 0) => {
             "waiting, and the next one".to_owned()
         }
@@ -139,6 +143,38 @@ fn held(hold: &Hold, now: i64) -> String {
     };
     let since = ago(now.saturating_sub(hold.since));
     format!("{since} by {}, {}{why}", shown(&hold.by), held_for(hold, now))
+}
+
+/// What a rule holds, since when, for whom and how long.
+pub fn held_by_rule(rule: &HoldRule, now: i64) -> String {
+    let HoldRule { since, until, reason, by, .. } = rule.clone();
+    let what = match rule.rule {
+        HeldBy::Prefix => "prefix",
+        HeldBy::Fetcher => "fetcher",
+    };
+    let hold = Hold { kind: HoldKind::Hold, since, until, reason, by };
+    format!("{what} {}, {}", cut(&rule.of, KEY_WIDTH), held(&hold, now))
+}
+
+/// Whether the key waits for its group to open.
+fn is_closed(why: &Why) -> bool {
+    why.group.as_ref().is_some_and(|it| it.state != GroupState::Open)
+}
+
+/// The group of a key's next task, and whether that waits for it.
+fn group(it: &GroupRow, now: i64) -> String {
+    let name = cut(&it.group, KEY_WIDTH);
+    let why = if it.reason.is_empty() { String::new() } else { format!(" ({})", it.reason) };
+    match (it.state, it.opens) {
+        (GroupState::Open, _) => format!("{name}, which is open"),
+        (GroupState::Delayed | GroupState::Held, Some(at)) => {
+            format!("{name}, which opens in {}{why}", span(at.saturating_sub(now).max(0)))
+        }
+        (GroupState::Full, _) => {
+            format!("{name}, which is full: {} in flight", counted(it.in_flight, "job"))
+        }
+        (GroupState::Held | GroupState::Delayed, _) => format!("{name}, which is closed{why}"),
+    }
 }
 
 /// How a key is; without a daemon no turn is expected.
@@ -224,8 +260,9 @@ fn in_flight(delivery: &Delivery, now: i64) -> String {
         (None, Some(_)) => "; its lease ran out".to_owned(),
         (None, None) => String::new(),
     };
+    let stopping = if delivery.stopping { "; cancelled: its worker is to stop it" } else { "" };
     format!(
-        "with {worker}{attempt}{count}, handed out {}{lease}",
+        "with {worker}{attempt}{count}, handed out {}{lease}{stopping}",
         ago(now.saturating_sub(delivery.since))
     )
 }
@@ -294,6 +331,8 @@ mod tests {
             jobs_since: Some(1_500),
             busy_seconds: Some(3_600),
             hold: None,
+            hold_rule: None,
+            group: None,
             bump: None,
             in_flight: None,
             last_result: Some(LastResult { started: 5_000, finished: 5_090, exit_code: Some(1) }),
@@ -421,6 +460,7 @@ Last result     none is known
             lease_seconds: Some(60),
             held_until: None,
             delivery_count: Some(2),
+            stopping: true,
         };
         let classic = Delivery {
             worker: None,
@@ -428,9 +468,10 @@ Last result     none is known
             lease_seconds: None,
             held_until: Some(5_200),
             delivery_count: None,
+            stopping: false,
             ..leased.clone()
         };
-        let expected = "with builder-3, attempt 4711, delivery 2, handed out 1m 40s ago; lost if its worker is silent for 1m";
+        let expected = "with builder-3, attempt 4711, delivery 2, handed out 1m 40s ago; lost if its worker is silent for 1m; cancelled: its worker is to stop it";
         assert_eq!(in_flight(&leased, 5_100), expected);
         let expected = "with a classic worker, handed out 1m 40s ago; held for another 1m 40s";
         assert_eq!(in_flight(&classic, 5_100), expected);

@@ -9,8 +9,8 @@ use super::table::{Attempt, Cell, Column, Kind, Row, Table, Tone, column, number
 use crate::stores::outcome_words::{in_words, of_code};
 use crate::text::{TEXT_WIDTH, ago, cut, span, time, took};
 use shiftboss_protocol::answers::{
-    Ended, Found, HeldKey, HeldKeys, Holding, KeyRow, KnownKey, Next, Queue, QueueStatus, Stats,
-    StatsGroup, Task, TaskStatus, Tasks,
+    Ended, Found, GroupRow, GroupState, Groups, HeldKey, HeldKeys, Holding, KeyRow, KnownKey, Next,
+    Queue, QueueStatus, Stats, StatsGroup, Task, TaskStatus, Tasks,
 };
 
 /// Keys that are held, as far as they are known: marked wherever they are listed.
@@ -38,6 +38,14 @@ const HELD: &[Column] = &[
     column("held", 1),
     column("since", 2),
     text("by", 4, 6),
+    text("reason", 3, 10),
+];
+const GROUPS: &[Column] = &[
+    text("group", 0, 12),
+    column("state", 1),
+    column("opens", 1),
+    number("waiting", 1),
+    number("in flight", 2),
     text("reason", 3, 10),
 ];
 const IN_FLIGHT: &[Column] = &[
@@ -74,6 +82,7 @@ const STATS: &[Column] = &[
     number("released", 2),
     number("undone", 2),
     number("expired", 2),
+    number("cancelled", 2),
     number("took", 2),
     number("cycle time", 2),
 ];
@@ -173,6 +182,23 @@ pub fn held(found: &HeldKeys, now: i64) -> Table {
     table("Held keys", HELD, "No key is held.", found.keys.iter().map(row))
 }
 
+/// Groups, closed ones first.
+pub fn groups(found: &Groups, now: i64) -> Table {
+    let row = |it: &GroupRow| {
+        let tone = if it.state == GroupState::Held { Tone::Warning } else { Tone::Plain };
+        let cells = vec![
+            Cell::outside(&it.group),
+            Cell { tone, ..Cell::word(it.state.word()) },
+            Cell::optional(it.opens, |at| format!("in {}", span(at.saturating_sub(now).max(0)))),
+            Cell::number(it.waiting),
+            Cell::number(it.in_flight),
+            Cell::words(&it.reason),
+        ];
+        Row { cells, ..Row::default() }
+    };
+    table("Groups", GROUPS, "There are no groups.", found.groups.iter().map(row))
+}
+
 /// Jobs in flight, the one that is so for longest first.
 pub fn in_flight(queue: &QueueStatus, held: &HeldSet<'_>, now: i64) -> Table {
     let row = |job: &Holding| {
@@ -246,8 +272,9 @@ pub fn rows(rows: &[KeyRow]) -> Table {
 
 pub fn stats(stats: &Stats) -> Table {
     let row = |group: &StatsGroup| {
-        let StatsGroup { jobs, success, failure, timeout, released, undone, expired, .. } = *group;
-        let counts = [jobs, success, failure, timeout, released, undone, expired];
+        let StatsGroup { jobs, success, failure, timeout, released, .. } = *group;
+        let StatsGroup { undone, expired, cancelled, .. } = *group;
+        let counts = [jobs, success, failure, timeout, released, undone, expired, cancelled];
         let mean = Cell::optional(group.mean_ms, |ms| took(Some(ms), 0));
         let mut cells = vec![Cell { value: group.since, ..Cell::word(of(group)) }];
         cells.extend(counts.map(Cell::number));
@@ -403,9 +430,9 @@ alpha  expired       1m ago  1m 30s  -          -         4709
         let groups = vec![group("", 3, None), group("repology", 120, Some(90_000))];
         let sums = Stats { since: 0, by: Grouping::Fetcher, groups, truncated: false };
         let expected = "\
-Group     jobs  success  failure  timeout  released  undone  expired  took    cycle time
-(gone)    3     0        2        1        0         0       0        9.045s  -
-repology  120   117      2        1        0         0       0        9.045s  1day 1h
+Group     jobs  success  failure  timeout  released  undone  expired  cancelled  took    cycle time
+(gone)    3     0        2        1        0         0       0        0          9.045s  -
+repology  120   117      2        1        0         0       0        0          9.045s  1day 1h
 ";
         assert_eq!(stats(&sums).render(), expected);
     }

@@ -4,7 +4,7 @@
 //! - [`health`]: whether a daemon is up, and what is wrong; [`troubles`] lists it.
 //! - [`question`]: what can be listed, how it is asked for, and when turns come.
 //! - [`table`]: tables of typed cells. [`listings`] and [`machines`] make one of each listing, [`status`] text of all that is known.
-//! - [`key`]: where a key stands, in sentences.
+//! - [`key`]: where a key stands, in sentences. [`simulated`]: what simulations came to.
 //!
 //! It is pure: it asks nobody, and knows no terminal, no HTML and no socket.
 
@@ -13,6 +13,7 @@ pub mod key;
 pub mod listings;
 pub mod machines;
 pub mod question;
+pub mod simulated;
 pub mod status;
 pub mod table;
 #[cfg(test)]

@@ -2,14 +2,17 @@
 //! for commands, pages, the page's objects and `top`; each of them only says what was asked for in its own way. Pure.
 
 use serde::Serialize;
-use shiftboss_protocol::answers::{Found, HeldKeys, Log, Queue, QueueStatus, Stats, Tasks};
+use shiftboss_protocol::answers::{Found, Groups, HeldKeys, Log, Queue, QueueStatus, Stats, Tasks};
+use shiftboss_protocol::model::TASKS_FETCHER;
 use shiftboss_queue::reader::{EndedAttempts, ReadResult, Reader, StatsOf, TasksWith};
 use shiftboss_queue::sums::total;
 
 use super::listings::{self, HeldSet};
 use super::table::Table;
+use crate::exit::{ExitCode, Failure};
+use crate::near::did_you_mean;
 use crate::stores::Pace;
-use crate::text::span;
+use crate::text::{shown, span};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Question {
@@ -17,6 +20,7 @@ pub enum Question {
     Next(usize),
     Tasks(TasksWith),
     Held(usize),
+    Groups(usize),
     Log(EndedAttempts),
     /// So many keys that begin so.
     Keys(String, usize),
@@ -29,11 +33,23 @@ impl Question {
             Self::Next(count) => Listed::Next(reader.next_jobs(now, *count)?),
             Self::Tasks(asked) => Listed::Tasks(reader.tasks(now, asked)?),
             Self::Held(count) => Listed::Held(reader.held(*count)?),
+            Self::Groups(count) => Listed::Groups(reader.groups(now, *count)?),
             Self::Log(asked) => Listed::Log(reader.ended_attempts(asked)?),
             Self::Keys(prefix, count) => Listed::Keys(reader.search(prefix, *count)?),
             Self::Sums(asked) => Listed::Sums(reader.stats(asked)?),
         })
     }
+}
+
+/// Refuses the name of a fetcher that has no list here, and never had: it is mistyped.
+pub fn require_fetcher(reader: &dyn Reader, name: &str) -> ReadResult<Result<(), Failure>> {
+    let known = reader.fetchers()?;
+    if name == TASKS_FETCHER || known.iter().any(|it| it == name) {
+        return Ok(Ok(()));
+    }
+    let meant = did_you_mean(name, known.iter().map(String::as_str));
+    let text = format!("no list of a fetcher {} is here, or ever was{meant}", shown(name));
+    Ok(Err(Failure::new(ExitCode::BadData, text)))
 }
 
 #[derive(Debug, Serialize)]
@@ -42,6 +58,7 @@ pub enum Listed {
     Next(Queue),
     Tasks(Tasks),
     Held(HeldKeys),
+    Groups(Groups),
     Log(Log),
     Keys(Found),
     Sums(Stats),
@@ -54,6 +71,7 @@ impl Listed {
             Self::Next(found) => listings::next(found, turns, now),
             Self::Tasks(found) => listings::tasks(found, held, now),
             Self::Held(found) => listings::held(found, now),
+            Self::Groups(found) => listings::groups(found, now),
             Self::Log(found) => listings::log(&found.attempts, held, now),
             Self::Keys(found) => listings::found(found, now),
             Self::Sums(found) => listings::stats(found),
@@ -66,6 +84,7 @@ impl Listed {
             Self::Next(found) => found.truncated,
             Self::Tasks(found) => found.truncated,
             Self::Held(found) => found.truncated,
+            Self::Groups(found) => found.truncated,
             Self::Log(found) => found.looked_to.is_some(),
             Self::Keys(found) => found.truncated,
             Self::Sums(found) => found.truncated,

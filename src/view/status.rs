@@ -3,11 +3,14 @@
 
 use shiftboss_protocol::answers::live::{BrokerLive, Live};
 use shiftboss_protocol::answers::{
-    DaemonState, DaemonStatus, Done, FetcherStatus, HOLDERS_MAX, QueueStatus, RelayStatus, Waiting,
+    DaemonState, DaemonStatus, Done, FetcherStatus, GroupCount, GroupState, HOLDERS_MAX,
+    QueueStatus, RelayStatus, Waiting,
 };
+use shiftboss_queue::attempt::CANCELLED_CODE;
 use shiftboss_queue::sums::total;
 
 use super::health::{Snapshot, Trouble, running};
+use super::key::held_by_rule;
 use super::machines;
 use super::table::capitalized;
 use crate::hint::hint;
@@ -19,6 +22,8 @@ use crate::text::{CELL_WIDTH_MAX, ago, counted, cut, line, quoted, shown, span};
 
 /// A daemon or a relay that is gone for so many seconds may be so for good.
 const LONG_GONE_SECONDS: i64 = 3_600;
+/// So many rules that hold keys are shown.
+const RULES_SHOWN: usize = 3;
 
 /// All of it: facts, what is wrong, and tables of those who take part.
 pub fn render(snapshot: &Snapshot) -> String {
@@ -77,9 +82,54 @@ fn facts(snapshot: &Snapshot) -> String {
         ("Failed", keys(queue.failed, "task", "tasks --status failed", "lists them")),
         ("Delayed", keys(queue.delayed, "task", "tasks --status delayed", "lists them")),
         ("Held", keys(queue.held, "key", "tasks --held", "lists them")),
+        ("Hold rules", hold_rules(queue, *at)),
+        ("Groups", groups(queue)),
         ("Backed off", keys(queue.backed_off, "key that fails", "tasks --held", "lists them")),
+        ("Unlisted", unlisted(queue)),
         ("Bumped", keys(queue.bumped, "key", "tasks --next", "shows when their turn is")),
     ])
+}
+
+/// The first rules that hold many keys, how many more there are, and how far places have followed them.
+pub fn closed_groups(queue: &QueueStatus) -> i64 {
+    total(queue.groups.iter().filter(|it| it.state != GroupState::Open).map(|it| it.groups))
+}
+
+/// How many groups are closed, and how many keys wait for that.
+fn groups(queue: &QueueStatus) -> Option<String> {
+    let is_closed = |it: &&GroupCount| it.state != GroupState::Open;
+    let word = |it: &GroupCount| format!("{} {}", it.groups, it.state.word());
+    let all: Vec<String> = queue.groups.iter().map(word).collect();
+    let waiting = total(queue.groups.iter().filter(is_closed).map(|it| it.waiting));
+    let waiting = (waiting > 0).then(|| {
+        format!("; {} for closed ones: {} lists them", keys_wait(waiting), hint("groups"))
+    });
+    (!all.is_empty()).then(|| all.join(", ") + &waiting.unwrap_or_default())
+}
+
+fn keys_wait(keys: i64) -> String {
+    if keys == 1 { "1 key waits".to_owned() } else { format!("{keys} keys wait") }
+}
+
+fn hold_rules(queue: &QueueStatus, now: i64) -> Option<String> {
+    let (rules, carried) = (&queue.hold_rules, queue.hold_rules_carried);
+    let shown: Vec<_> = rules.iter().take(RULES_SHOWN).map(|it| held_by_rule(it, now)).collect();
+    let more = rules.len() - shown.len();
+    let more = if more > 0 { format!("; and {more} more") } else { String::new() };
+    let carried = carried.map(|some| format!("; {some} of {} keys have followed", queue.keys));
+    let carried = carried.unwrap_or_default();
+    let is_any = !rules.is_empty() || !carried.is_empty();
+    is_any.then(|| format!("{}: {}{more}{carried}", rules.len(), shown.join("; ")))
+}
+
+/// Keys that are kept for their last runs alone, and those that were not kept so long.
+fn unlisted(queue: &QueueStatus) -> Option<String> {
+    let forgotten = match queue.forgotten_keys {
+        0 => String::new(),
+        some => format!("; {some} forgotten so far"),
+    };
+    let (some, all) = (queue.unlisted_keys, counted(queue.keys, "key"));
+    (some > 0 || !forgotten.is_empty()).then(|| format!("{some} of {all}{forgotten}"))
 }
 
 fn lines<const N: usize>(lines: [(&str, Option<String>); N]) -> String {
@@ -209,6 +259,9 @@ fn last_hour(queue: &QueueStatus) -> String {
     let done = queue.done_last_hour.iter();
     let total = total(done.clone().map(|done| done.jobs));
     let ends = done.map(|Done { exit_code, jobs }| match of_code(*exit_code) {
+        "failure" if *exit_code == CANCELLED_CODE => {
+            format!("{jobs} cancelled or failure (exit code {exit_code})")
+        }
         "failure" => format!("{jobs} failure (exit code {exit_code})"),
         end => format!("{jobs} {end}"),
     });

@@ -15,6 +15,8 @@ use crate::text::{ago, counted, shown, span};
 
 /// A list that begins so much later than now was named by a clock that was ahead, not by one of two that differ a little.
 const AHEAD_SECONDS: i64 = 60;
+/// Up to so many keys it does not matter how many of them are unlisted.
+const UNLISTED_FLOOR: i64 = 1_000;
 /// The end of the year 9999: a larger number of a list is no time.
 const TIME_MAX: i64 = 253_402_300_799;
 
@@ -36,6 +38,7 @@ pub(super) fn of(snapshot: &Snapshot) -> Vec<Trouble> {
         .collect();
     found.extend(daemons(snapshot));
     found.extend(no_room(queue));
+    found.extend(many_unlisted(queue));
     let broker = live.and_then(|live| live.broker.as_ref());
     found.extend(broker.into_iter().flat_map(self::broker));
     found.extend(queue.relays.iter().flat_map(|relay| self::relay(relay, now)));
@@ -132,6 +135,19 @@ fn no_room(queue: &QueueStatus) -> Option<Trouble> {
             queue.single_tasks
         );
         error("single tasks", text)
+    })
+}
+
+/// Most keys of a long queue are there for their last runs alone: they cost room in the database, and a backup's time. The keys of a
+/// short one cost nothing.
+fn many_unlisted(queue: &QueueStatus) -> Option<Trouble> {
+    let (unlisted, all) = (queue.unlisted_keys, queue.keys);
+    (all > UNLISTED_FLOOR && unlisted > all / 2).then(|| {
+        let forget = hint("forget --prefix '' --dry-run");
+        let text = format!(
+            "nothing lists {unlisted} of {all} keys: [retention] in the configuration file forgets them in time, {forget} says which can go at once"
+        );
+        warning("unlisted keys", text)
     })
 }
 

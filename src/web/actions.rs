@@ -1,5 +1,5 @@
 //! What a page can change: requests to the daemon on its socket, as those of `shiftboss pause`, `resume`, `retry`, `bump`,
-//! `hold` and `unhold`.
+//! `cancel`, `hold` and `unhold`.
 //!
 //! Only with the token, and only from our own pages: a browser says where a request comes from. A refusal is a text and a
 //! status; what was done leads back to a page that shows it.
@@ -11,7 +11,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 use shiftboss_protocol::model::Key;
 use shiftboss_protocol::verbs::{
-    Bump, Hold, HoldTime, Name, Pause, Request, Resume, Retry, Unhold, checked,
+    Bump, CancelRunning, Hold, HoldTime, Name, Pause, Request, Resume, Retry, Unhold, checked,
 };
 use tracing::info;
 
@@ -29,7 +29,7 @@ const FETCH_SITE: &str = "sec-fetch-site";
 
 /// What can be asked for: the words of addresses.
 pub(super) const PREFIX: &str = "/actions/";
-const ROUTE: &str = "/actions/{action:pause|resume|retry|bump|hold|unhold}";
+const ROUTE: &str = "/actions/{action:pause|resume|retry|bump|cancel|hold|unhold}";
 
 pub(super) fn routes(config: &mut web::ServiceConfig) {
     config.route(ROUTE, web::post().to(act));
@@ -68,6 +68,7 @@ impl Form {
             "resume" => Resume {}.into(),
             "retry" => Retry { key: key()? }.into(),
             "bump" => Bump { key: key()? }.into(),
+            "cancel" => CancelRunning { key: key()? }.into(),
             "hold" => {
                 let seconds = match &*self.time {
                     "" => HoldTime::UNTIL_UNHELD,

@@ -8,11 +8,11 @@ use std::future::pending;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use shiftboss_protocol::client::ClientError;
+use shiftboss_protocol::client::{BeatAnswer, ClientError};
 use shiftboss_protocol::model::Attempt;
-use shiftboss_protocol::verbs::{Beat, Done, Ready, Release, Verb, Wait};
+use shiftboss_protocol::verbs::{Asks, Beat, Done, Fetchers, Ready, Release, Verb, Wait};
 use shiftboss_protocol::wire::answers::{Answer, Job};
-use shiftboss_protocol::wire::session::Hello;
+use shiftboss_protocol::wire::session::{ErrorCode, Hello};
 
 use super::classic::Classic;
 use super::connection::{Connection, Given, given};
@@ -23,15 +23,16 @@ pub struct Client {
     socket: PathBuf,
     /// The worker's name, and how long the daemon waits for a request of it.
     pub hello: Hello,
+    fetchers: Fetchers,
     /// The connection on which `HELLO` was answered.
     connection: Option<Connection>,
     classic: Classic,
 }
 
 impl Client {
-    /// A client of the daemon on `socket`. Connects when it has to.
-    pub fn new(socket: PathBuf, hello: Hello) -> Self {
-        Self { socket, hello, connection: None, classic: Classic::default() }
+    /// A client of the daemon on `socket`, for tasks of these fetchers. Connects when it has to.
+    pub fn new(socket: PathBuf, hello: Hello, fetchers: Fetchers) -> Self {
+        Self { socket, hello, fetchers, connection: None, classic: Classic::default() }
     }
 
     pub fn lease(&self) -> Duration {
@@ -60,27 +61,40 @@ impl Client {
         self.connection.as_mut().ok_or(ClientError::Closed)
     }
 
-    /// Reports an end to a daemon that was greeted; with `wait` it also asks for the next job, in one write. A refusal
+    /// Reports an end to a daemon that was greeted, and what the job asked for; with `wait` it also asks for the next job, in one write. A refusal
     /// concerns only the end.
     pub async fn report(
         &mut self,
         (job, code): &(Job, u8),
+        asks: Asks,
         wait: Option<Duration>,
     ) -> Result<(), ClientError> {
         let Some(attempt) = job.attempt.filter(|_| !self.is_classic()) else {
             return self.classic.report(&self.socket, job, *code).await;
         };
-        let done = Done { attempt, code: (*code).into() };
-        let lines = match wait.map(ready) {
+        let done = Done { attempt, code: (*code).into(), asks };
+        let lines = match wait.map(|wait| self.ready(wait)) {
             Some(ready) => format!("{done}\n{ready}"),
             None => done.to_string(),
         };
-        self.is_ours(lines).await.map(drop)
+        self.say(lines).await
     }
 
     /// Asks a daemon that was greeted for a job; the daemon waits up to `wait` for one.
     pub async fn ask(&mut self, wait: Duration) -> Result<(), ClientError> {
-        if self.is_classic() { Ok(()) } else { self.connection()?.send(ready(wait)).await }
+        if self.is_classic() {
+            return self.is_for_all().then_some(()).ok_or_else(unsupported);
+        }
+        let ready = self.ready(wait);
+        self.connection()?.send(ready).await
+    }
+
+    fn ready(&self, wait: Duration) -> Ready {
+        Ready { seconds: Wait::of(wait), fetchers: self.fetchers.clone() }
+    }
+
+    fn is_for_all(&self) -> bool {
+        self.fetchers == Fetchers::All
     }
 
     /// The requested job, if there is one within `wait`; none if there was no request, except that the classic protocol
@@ -100,13 +114,19 @@ impl Client {
         }
     }
 
-    /// Keeps an attempt. False: it is ours no longer.
-    pub async fn beat(&mut self, attempt: Attempt) -> Result<bool, ClientError> {
+    /// Keeps an attempt, and waits up to `wait` for news of it.
+    pub async fn beat(
+        &mut self,
+        attempt: Attempt,
+        wait: Duration,
+    ) -> Result<BeatAnswer, ClientError> {
         self.greet().await?;
         if self.is_classic() {
-            return Ok(true);
+            return Ok(BeatAnswer::GoOn);
         }
-        self.is_ours(Beat { attempt }).await
+        let connection = self.connection()?;
+        connection.send(Beat { attempt, seconds: Wait::of(wait) }).await?;
+        connection.answer(wait, pending(), BeatAnswer::of).await
     }
 
     /// Gives an attempt back. False: a classic daemon takes nothing back.
@@ -115,27 +135,24 @@ impl Client {
         if self.is_classic() {
             return Ok(false);
         }
-        match self.is_ours(Release { attempt }).await {
+        match self.say(Release { attempt }).await {
             Err(ClientError::Refused { code, .. }) if is_not_ours(&code) => Ok(true),
-            released => released.map(|_| true),
+            released => released.map(|()| true),
         }
     }
 
-    /// Sends a request about an attempt, and returns whether, by the daemon's answer, it is still ours.
-    async fn is_ours(&mut self, request: impl Display) -> Result<bool, ClientError> {
+    /// Sends a request that is answered with `OK`.
+    async fn say(&mut self, request: impl Display) -> Result<(), ClientError> {
         let connection = self.connection()?;
         connection.send(request).await?;
-        let is_ours = |answer| match answer {
-            Answer::Ok => Ok(true),
-            Answer::Lost => Ok(false),
-            other => Err(other),
-        };
-        connection.answer(Duration::ZERO, pending(), is_ours).await
+        let is_ok = |answer| if answer == Answer::Ok { Ok(()) } else { Err(answer) };
+        connection.answer(Duration::ZERO, pending(), is_ok).await
     }
 }
 
-fn ready(wait: Duration) -> Ready {
-    Ready { seconds: Wait::of(wait) }
+fn unsupported() -> ClientError {
+    let text = "it speaks only the classic protocol, which knows no fetchers: leave --fetcher out";
+    ClientError::Refused { code: ErrorCode::Unsupported.to_string(), text: text.to_owned() }
 }
 
 async fn greet(socket: &Path, hello: &Hello) -> Result<Connection, ClientError> {

@@ -8,6 +8,7 @@ mod caution;
 mod classic;
 mod client;
 mod connection;
+mod control;
 mod pool;
 mod progress;
 mod source;
@@ -17,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use humantime::format_duration;
 use shiftboss_protocol::model::Idle;
-use shiftboss_protocol::verbs::{Lease, Name};
+use shiftboss_protocol::verbs::{Fetchers, Lease, Name};
 use shiftboss_protocol::wire::session::Hello;
 use tokio::sync::watch;
 use tracing::{error, info, warn};
@@ -41,6 +42,8 @@ pub struct Settings {
     pub stdin: bool,
     /// The worker's name, as in `HELLO`; `None`: it is named by host and process.
     pub name: Option<Name>,
+    /// Whose tasks it takes.
+    pub fetchers: Fetchers,
     pub jobs: usize,
     pub leaves: Leaves,
     /// Jobs that failed, or that were left to others, make the exit code a failure.
@@ -59,7 +62,7 @@ pub async fn run(settings: Settings, signals: &mut Signals) -> Result<Option<i32
     let worker = settings.name.unwrap_or_else(host_and_process);
     let hello = Hello { worker, lease: settings.lease };
     let slot = |_| {
-        let client = Client::new(settings.socket.clone(), hello.clone());
+        let client = Client::new(settings.socket.clone(), hello.clone(), settings.fetchers.clone());
         Slot::new(client, pool.clone(), settings.stdin)
     };
     let sources = (0..settings.jobs).map(slot).collect();
@@ -120,7 +123,8 @@ fn host_and_process() -> Name {
 }
 
 /// Warns of jobs that exist but were not available: a queue that looks empty need not be.
-fn warn_left(Idle { paused: waiting, busy, delayed, held, due }: Idle) {
+fn warn_left(left: Idle) {
+    let Idle { paused: waiting, busy, delayed, held, groups, others, due } = left;
     if let Some(left) = waiting {
         warn!(left, "{}", paused());
     }
@@ -132,6 +136,13 @@ fn warn_left(Idle { paused: waiting, busy, delayed, held, due }: Idle) {
     if delayed > 0 {
         let how = "Tasks that failed are tried again later; `--until-done` waits for them.";
         warn!(left = delayed, next, "{how}");
+    }
+    if groups > 0 {
+        let how = "Groups with tasks are closed; `--until-done` waits for them.";
+        warn!(groups, "{how}");
+    }
+    if others > 0 {
+        warn!(left = others, "Tasks wait for workers of other fetchers.");
     }
     if held > 0 {
         let how = hint("tasks --held");
@@ -149,6 +160,7 @@ fn failures(counts: Counts, left: Idle) -> Option<String> {
         paused.map(|left| format!("the queue is paused ({left} waiting)")),
         count(left.busy.into(), "left that other workers hold"),
         count(left.delayed.into(), "left that are tried again later"),
+        count(left.groups.into(), "groups left that are closed"),
     ];
     let why: Vec<String> = why.into_iter().flatten().collect();
     (!why.is_empty()).then(|| why.join(", "))

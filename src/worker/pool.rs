@@ -158,9 +158,9 @@ impl Pool {
         self.leaves.once && !self.waits() && is_idle && wait.is_zero()
     }
 
-    /// Whether something is tried again that this worker waits for.
+    /// Whether this worker waits for something that comes by itself: a task that is tried again, a group that opens.
     fn waits(&self) -> bool {
-        self.leaves.until_done && self.left.delayed > 0
+        self.leaves.until_done && (self.left.delayed > 0 || self.left.groups > 0)
     }
 
     /// A slot that was asking was answered, or gave up.

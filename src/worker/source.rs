@@ -7,24 +7,28 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::time::{Duration, Instant};
 
-use shiftboss_protocol::client::ClientError;
+use shiftboss_protocol::client::{BeatAnswer, ClientError};
+use shiftboss_protocol::verbs::Asks;
 use shiftboss_protocol::wire::answers::Job;
 use tokio::sync::watch;
-use tokio::time::{sleep, timeout, timeout_at};
+use tokio::time::{sleep, sleep_until, timeout, timeout_at};
 use tracing::{debug, warn};
 
 use super::classic;
 use super::client::Client;
+use super::control::Control;
 use super::pool::{LONG_WAIT, Permit, Pool};
 use crate::child::{StartError, Template};
 use crate::runner::command::{JobCommand, VARIABLE_BYTES_MAX};
 use crate::runner::payload::Payload;
-use crate::runner::{Source, Stop};
+use crate::runner::{Ending, Source, Stop};
 pub use exchange::paused;
 use exchange::{BEATS_PER_LEASE, Trouble};
 
 /// The pause after a `NOJOBS` that came at once.
 const IDLE: Duration = Duration::from_secs(1);
+/// When a job is first kept, at the latest: shorter ones need no beat.
+const FIRST_BEAT: Duration = Duration::from_secs(1);
 
 /// The daemon was silent for too long, and the worker is ending.
 #[derive(Debug)]
@@ -45,13 +49,17 @@ pub struct Slot {
     started_at: Instant,
     /// How long the command ran whose end is to be reported.
     took: Duration,
+    control: Control,
+    /// What the command asked for whose end is to be reported.
+    asks: Asks,
 }
 
 impl Slot {
     pub fn new(client: Client, pool: watch::Sender<Pool>, stdin: bool) -> Self {
         let changes = pool.subscribe();
         let (started_at, took) = (Instant::now(), Duration::ZERO);
-        Self { client, pool, changes, stdin, again: None, started_at, took }
+        let (again, control, asks) = (None, Control::default(), Asks::NOTHING);
+        Self { client, pool, changes, stdin, again, started_at, took, control, asks }
     }
 
     fn stopping(&self) -> Stop {
@@ -127,6 +135,7 @@ impl Source for Slot {
             return Ok(Some(job));
         }
         self.took = self.started_at.elapsed();
+        self.asks = end.as_ref().map_or(Asks::NOTHING, |it| self.control.asks(&it.0.shown_key()));
         let mut trouble = Trouble::new(self.client.lease());
         loop {
             let permit = self.changes.borrow_and_update().permit(end.is_some(), Instant::now());
@@ -166,13 +175,23 @@ impl Source for Slot {
     /// The payload is written to files, as far as the command takes it from there.
     fn command(&self, job: &Job, template: &Template) -> Result<JobCommand, StartError> {
         let payload = Payload::of(&job.payload, template, self.stdin)?;
-        let places = [("{key}", &job.key[..]), ("{payload}", &job.payload), payload.place()];
+        let about = job.about.clone().unwrap_or_default();
+        let places = [
+            ("{key}", &job.key[..]),
+            ("{payload}", &job.payload),
+            ("{fetcher}", about.fetcher.as_bytes()),
+            payload.place(),
+        ];
+        let (this, of) = about.tries();
         let attempt = job.number().map(|attempt| attempt.to_string()).unwrap_or_default();
         let mut variables = vec![
             ("SHIFTBOSS_KEY", OsString::from_vec(job.key.clone())),
             ("SHIFTBOSS_ATTEMPT", attempt.into()),
+            ("SHIFTBOSS_FETCHER", about.fetcher.to_string().into()),
+            ("SHIFTBOSS_RETRY", format!("{this}/{of}").into()),
             ("SHIFTBOSS_WORKER", self.client.hello.worker.to_string().into()),
         ];
+        variables.extend(self.control.begin().map(|path| ("SHIFTBOSS_CONTROL", path)));
         // One with a zero byte is left out if the command has it otherwise.
         let is_short = job.payload.len() <= VARIABLE_BYTES_MAX;
         if is_short && !(payload.is_in_file() && job.payload.contains(&0)) {
@@ -219,21 +238,28 @@ impl Source for Slot {
         Ok(None)
     }
 
-    /// Beats, until the attempt is lost.
-    async fn keep(&mut self, job: &Job) {
+    /// Beats, until the attempt is lost or cancelled. Each beat waits for that until the next one is due.
+    async fn keep(&mut self, job: &Job) -> Ending {
         let Some(attempt) = job.attempt else {
             return std::future::pending().await;
         };
+        let every = self.client.lease() / BEATS_PER_LEASE;
+        sleep(FIRST_BEAT.min(every)).await;
         loop {
-            sleep(self.client.lease() / BEATS_PER_LEASE).await;
+            let begun = tokio::time::Instant::now();
             let mut trouble = Trouble::new(self.client.lease());
-            loop {
-                match self.client.beat(attempt).await {
-                    Ok(true) => break self.is_answered(),
-                    Ok(false) => return,
+            let answer = loop {
+                match self.client.beat(attempt, every).await {
+                    Ok(answer) => break answer,
                     // A job that runs is not given up: it can be reported later.
                     Err(error) => sleep(self.delay(&error, &mut trouble)).await,
                 }
+            };
+            self.is_answered();
+            match answer {
+                BeatAnswer::GoOn => sleep_until(begun + every).await,
+                BeatAnswer::Stop => return Ending::Cancelled,
+                BeatAnswer::Lost => return Ending::Lost,
             }
         }
     }

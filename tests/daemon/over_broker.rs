@@ -225,6 +225,22 @@ fn leases_run_where_workers_are_heard() {
     assert_eq!(installation.site.sql(outcomes), ["expired", "success"]);
 }
 
+/// A job that a relay's worker has is to stop, by an order to the daemon.
+#[test]
+fn a_job_at_a_relay_is_cancelled() {
+    let installation = Installation::start();
+    let relay = installation.relay("r");
+    relay.site.write("f.1.txt", "alpha 1\n");
+    installation.site.wait_count(1);
+    let mut far = worker(&relay.site, 600);
+    let (there, _) = attempt(&far.ask("READY"));
+    far.write(format!("BEAT {there} 600\n").as_bytes());
+    said(&installation.site, &["cancel", "--running", "-t", "socket", "alpha"]);
+    assert_eq!(far.line(), "STOP\n");
+    assert_eq!(far.ask(&format!("RELEASE {there}")), "OK\n");
+    installation.site.wait_sql("SELECT outcome FROM ended", &["cancelled"]);
+}
+
 /// Operators' orders at a relay are those of operators only where the daemon allows it.
 #[test]
 fn operators_at_a_relay() {

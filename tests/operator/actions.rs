@@ -1,6 +1,6 @@
 //! What can be changed on a page: by whom, from where, and what the daemon does.
 
-use crate::common::{Site, wait_until};
+use crate::common::{Client, Site, job_of, wait_until};
 use crate::web::{Answer, Page, start};
 
 const TOKEN: &str = "0123456789abcdef";
@@ -8,7 +8,7 @@ const TOKEN: &str = "0123456789abcdef";
 pub const ANN: &str = "Authorization: Basic YW5uOjAxMjM0NTY3ODlhYmNkZWY=\r\n";
 /// `ann` and another one.
 pub const WRONG: &str = "Authorization: Basic YW5uOjAxMjM0NTY3ODlhYmNkZWc=\r\n";
-const ACTIONS: [&str; 6] = ["pause", "resume", "retry", "hold", "unhold", "bump"];
+const ACTIONS: [&str; 7] = ["pause", "resume", "retry", "hold", "unhold", "bump", "cancel"];
 
 pub fn with_token(site: &Site, options: &[&str]) -> Page {
     let file = site.path("token");
@@ -110,6 +110,23 @@ fn keys_are_bumped() {
     assert_eq!(site.next_key("READY").as_deref(), Some("bravo"));
     assert_eq!(post(&page, "bump", ANN, "k=").status, 400);
     assert_eq!(post(&page, "bump", ANN, "k=charlie").status, 409);
+}
+
+/// A running job is cancelled, and the page says so; a classic worker's cannot be.
+#[test]
+fn running_jobs_are_cancelled() {
+    let (site, _daemon) = Site::serving("alpha 1\nbravo 2\n", &[]);
+    let page = with_token(&site, &[]);
+    let mut worker = Client::leased(&site, 60);
+    let (attempt, key) = job_of(&worker.ask("READY"));
+    let classic = site.next_key("READY").unwrap();
+    let button = |key: &str| page.get(&format!("/key?k={key}")).body.contains("actions/cancel");
+    assert_eq!((button(&key), button(&classic)), (true, false));
+    let cancelled = post(&page, "cancel", ANN, &format!("k={key}"));
+    assert_eq!(location(&cancelled), format!("../key?k={key}"), "{cancelled:?}");
+    assert!(!button(&key));
+    assert_eq!(worker.ask(&format!("BEAT {attempt}")), "STOP\n");
+    assert_eq!(post(&page, "cancel", ANN, &format!("k={classic}")).status, 409);
 }
 
 /// Without the token nothing is done, and a wrong one is answered late; nor is it from another page.

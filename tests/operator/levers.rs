@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::common::said::{failure, json, said};
+use crate::common::said::{all_said, code_and_error, failure, json, said};
 use crate::common::{Client, Daemon, Site, attempt_of, wait_until};
 
 /// A daemon with these rules.
@@ -131,28 +131,37 @@ fn what_may_be_held() {
     wait_until("it is over at once", || held(&site) == json!([]));
 }
 
-/// All keys that begin alike are held, if they are known; each is let go by itself.
+/// Keys that begin alike are held by one rule, also later ones; so are a fetcher's tasks. It is named wherever one looks.
 #[test]
-fn keys_that_begin_alike() {
-    let (site, _daemon) = listed(1_001);
-    let later = "`shiftboss tasks --held` lists them. Keys that come later are not held.";
-    assert_eq!(
-        said(&site, &["hold", "--prefix", "--for", "2h", "key"]),
-        format!("Held: 1001 keys that begin with key; {later}\n")
-    );
-    said(&site, &["unhold", "key007"]);
-    assert_eq!(handed_out(&site), ["key007"]);
-    assert_eq!(
-        said(&site, &["hold", "--prefix", "key1000"]),
-        format!(
-            "Held: 1 key that begins with key1000; {later} It takes the place of 1 earlier hold.\n"
-        )
-    );
-    assert_eq!(
-        said(&site, &["unhold", "--prefix", "key1"]),
-        "No longer held: 101 keys that begin with key1. What waits of them is at its old place.\n"
-    );
-    assert!(site.next_key("READY").is_some_and(|key| key.starts_with("key1")));
+fn keys_are_held_by_rules() {
+    let (site, daemon) = listed(1_001);
+    let hold = ["hold", "--prefix", "key", "--reason", "upstream is down", "--by", "eve"];
+    let held = "Held until `shiftboss unhold --prefix key`: all keys that begin with key, also those that come later.";
+    assert_eq!(said(&site, &hold), format!("{held}\n"));
+    site.write("g.1.txt", "key9999 1\nother 1\n");
+    site.wait_count(1_003);
+    assert_eq!(handed_out(&site), ["other"]);
+    daemon.kill();
+    let _daemon = site.start();
+    assert_eq!(handed_out(&site), [""; 0]);
+    let told = said(&site, &["why", "key9999"]);
+    assert!(told.contains("held: it is not handed out"), "{told}");
+    assert!(told.contains("\nHeld by rule    prefix key, "), "{told}");
+    assert!(told.contains(" by eve, until it is unheld: upstream is down\n"), "{told}");
+    assert_eq!(why(&site, "key9999")["hold_rule"]["of"], "key");
+    assert_told(&site, "Hold rules      1: prefix key, ", "held_keys{kind=\"hold\"} 0.0");
+    said(&site, &["hold", "--fetcher", "g", "--for", "2h"]);
+    said(&site, &["hold", "key007"]);
+    let ended = "No rule holds all keys that begin with key any more: what waits of them is at its old place.\n";
+    let unheld = said(&site, &["unhold", "--prefix", "key"]);
+    assert!(unheld.starts_with("No longer held: 1 key. ") && unheld.ends_with(ended), "{unheld}");
+    let follow = || wait_until("all follow", || site.status()["hold_rules_carried"].is_null());
+    follow();
+    assert_eq!(handed_out(&site).len(), 1_001, "but for that of g");
+    said(&site, &["unhold", "--fetcher", "g"]);
+    follow();
+    assert_eq!(handed_out(&site), ["key9999"]);
+    assert_refused(&site, &["hold", "--prefix", "a", "--fetcher", "g"], 64, "give one of them");
 }
 
 /// What would be handed out is told to be held, though its row is behind those that are shown.
@@ -181,7 +190,7 @@ fn failed_tasks_of_held_keys_are_left_alone() {
     assert_eq!(site.next_key(&format!("DONE {second} 1")), None);
     said(&site, &["hold", &first]);
     let back = said(&site, &["retry", "--failed", "--yes"]);
-    assert_eq!(back, "Back in the queue: 1 task, but for 1 task of held keys.\n");
+    assert_eq!(back, "Back in the queue: 1 task. Left alone: 1 held key.\n");
     assert_eq!(site.next_key("READY").as_ref(), Some(&second));
 }
 
@@ -412,5 +421,41 @@ fn what_may_be_a_rule() {
     if site.server().is_none() {
         let (code, text) = refused("[backoff]\nafter = 2\n", &["--classic"]);
         assert!(code == 78 && text.contains("neither [job_retry] nor [backoff]"), "{code} {text}");
+    }
+}
+
+mod sqlite {
+    use super::*;
+
+    /// Most keys are there for their last runs alone, and that is said; with `[retention]` they go once they are old.
+    #[test]
+    fn keys_that_nothing_lists_are_forgotten() {
+        let (site, daemon) = listed(1_001);
+        site.remove("f.1.txt");
+        wait_until("nothing is listed", || site.status()["unlisted_keys"] == 1_001);
+        let shown = said(&site, &["status", "-t", "socket"]);
+        assert!(shown.contains("\nUnlisted        1001 of 1001 keys\n"), "{shown}");
+        let (code, wrong) = all_said(&site.run(&["status", "--check"]));
+        assert!(
+            code == 0 && wrong.contains("nothing lists 1001 of 1001 keys: [retention] "),
+            "{wrong}"
+        );
+        daemon.stop();
+        let aged = "UPDATE keys SET since = 0";
+        rusqlite::Connection::open(site.database()).unwrap().execute(aged, ()).unwrap();
+        let rules = site.path("rules.toml");
+        std::fs::write(&rules, "[retention]\nunlisted_keys = '1hour'\n").unwrap();
+        let (code, why) = code_and_error(&site.run(&["check", "--config", "rules.toml"]));
+        assert!(
+            code == 78 && why.contains("rules.toml:2: ") && why.contains("from \"1day\""),
+            "{why}"
+        );
+        std::fs::write(&rules, "[retention]\nunlisted_keys = '400days'\n").unwrap();
+        let _daemon = site.start_with(&["--config", "rules.toml"]);
+        wait_until("some are forgotten", || {
+            let status = site.status();
+            let number = |name: &str| status[name].as_i64().unwrap();
+            number("forgotten_keys") > 0 && number("keys") + number("forgotten_keys") == 1_001
+        });
     }
 }

@@ -79,6 +79,30 @@ fn requeue() {
     assert_eq!(failure(&site.run(&["requeue", "-t", "socket", "nobody"])).0, 65);
 }
 
+/// A job that is out with a worker of protocol 2 is to stop: the worker learns it at once, and if it is gone, the job is cancelled
+/// when its lease ends.
+#[test]
+fn cancel_running() {
+    let (site, _daemon) = Site::serving("alpha 0 1\n", &[]);
+    let mut worker = Client::leased(&site, 1);
+    let attempt = attempt_of(&worker.ask("READY"));
+    worker.write(format!("BEAT {attempt} 1000\n").as_bytes());
+    let cancel = ["cancel", "--running", "-t", "socket", "alpha"];
+    let answer = object(&said(&site, &[&cancel[..], &["--json"]].concat()));
+    assert_eq!(answer, json!({"key": "alpha", "attempt": attempt, "worker": "worker"}));
+    assert_eq!(worker.line(), "STOP\n");
+    assert!(said(&site, &["why", "-t", "socket", "alpha"]).contains("its worker is to stop it"));
+    drop(worker);
+    site.wait_sql("SELECT attr_path, outcome FROM ended", &["alpha|cancelled"]);
+    assert_eq!(site.ask("READY"), "NOJOBS\n");
+    let (code, why) = failure(&site.run(&cancel));
+    assert!(code == 65 && why.contains("is not in flight"), "{why}");
+    said(&site, &["retry", "-t", "socket", "alpha"]);
+    assert_eq!(site.ask("READY"), "JOB alpha 0 1\n");
+    let (code, why) = failure(&site.run(&cancel));
+    assert!(code == 65 && why.contains("a classic worker") && why.contains("`requeue`"), "{why}");
+}
+
 fn drain(site: &Site, arguments: &[&str]) -> Child {
     let mut command = site.program();
     command.args(["drain", "-t", "socket"]).args(arguments);

@@ -60,7 +60,7 @@ fn busy(site: &Site) -> (Client, Vec<String>) {
 fn through_every_key() {
     let (site, _daemon) = Site::running(&[]);
     let (_worker, keys) = busy(&site);
-    let [ended, _, first, second] = &keys[..] else { panic!("{keys:?}") };
+    let [ended, running, first, second] = &keys[..] else { panic!("{keys:?}") };
     let mut screen = start(&site, &["--log-dir", "logs", "-t", "socket"]);
     screen.shows("1 of 1");
     let mut see = |keys: &str, what: &str| {
@@ -87,7 +87,9 @@ fn through_every_key() {
     see("\r", &format!("Key             {first}"));
     see("q", "P pause");
     see("2", "builder");
-    see("\r", "State           in flight");
+    see("C", &format!("Cancel the running job of {running}? y/N"));
+    see("y", "Cancelled: builder is to stop the");
+    see("\r", "its worker is to stop it");
     see("\r4", "success");
     see("o", "hello");
     see("q", "P pause");

@@ -261,7 +261,7 @@ fn exit_codes_of_what_looks_are_documented() {
     ] {
         let is_its = |line: &&str| line.split('|').nth(3).is_some_and(|cell| cell.trim() == why);
         let row = text.lines().find(is_its).unwrap();
-        for command in ["status", "why", "tasks", "search", "log", "metrics", "top"] {
+        for command in ["status", "why", "tasks", "search", "log", "metrics", "top", "simulate"] {
             let mut program = Command::new(env!("CARGO_BIN_EXE_shiftboss"));
             program.current_dir(directory.path()).args(["-t", database, command]);
             match command {

@@ -10,9 +10,8 @@ use tokio::time::{Instant, sleep, timeout_at};
 use super::links::WorkLinks;
 use crate::file_watcher::{CatchUpBarrier, CaughtUp};
 use crate::storage::messages::{HandOut, TakeJob, Work};
-use shiftboss_protocol::model::LeaseHolder;
 use shiftboss_protocol::wire::session::Refused;
-use shiftboss_queue::operation::{Complete, Request};
+use shiftboss_queue::operation::{Complete, Dispatch, Request};
 
 /// How long a request may take before its connection is closed; the stock worker waits 5 s.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(4);
@@ -27,7 +26,7 @@ pub(super) const STOPPING: &str = "the daemon is stopping";
 /// The next job, or none once a look has found nothing more (spec 2). The end of a classic job is recorded first.
 pub(super) async fn next_work(
     ended: Option<Complete>,
-    holder: Option<LeaseHolder>,
+    next: Dispatch,
     links: &WorkLinks,
 ) -> Result<Option<HandOut>, Refused> {
     let began = Instant::now();
@@ -35,12 +34,15 @@ pub(super) async fn next_work(
     // The best of the looks so far; none has missed all files, too.
     let mut looked = CaughtUp::Missed;
     let dispatch = || {
-        let holder = holder.clone();
-        taken(links.dispatch.send(TakeJob { ended: (), holder }), deadline)
+        let next = next.clone();
+        taken(links.dispatch.send(TakeJob { ended: (), next }), deadline)
     };
     let mut work = match ended {
         None => dispatch().await?,
-        Some(ended) => taken(links.finish.send(TakeJob { ended, holder: None }), deadline).await?,
+        Some(ended) => {
+            let next = next.clone();
+            taken(links.finish.send(TakeJob { ended, next }), deadline).await?
+        }
     };
     loop {
         match work {

@@ -7,13 +7,16 @@ use serde::Serialize;
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::storage::messages::HandOut;
-use shiftboss_protocol::model::Attempt;
 use shiftboss_protocol::wire::answers::{Answer, Job};
 use shiftboss_protocol::wire::session::{ErrorCode, Refused};
 use shiftboss_queue::operation::Ack;
 
-/// A wait for work, while lines are still read.
-pub(super) type Wait = Pin<Box<dyn Future<Output = Reply>>>;
+/// A wait, while lines are still read.
+pub(super) struct Wait {
+    pub(super) end: Pin<Box<dyn Future<Output = Reply>>>,
+    /// What is answered if the worker itself ends it.
+    pub(super) given_up: Answer,
+}
 
 /// What is written, and what is done afterwards.
 #[derive(Default)]
@@ -21,7 +24,7 @@ pub(super) struct Reply {
     pub(super) bytes: BytesMut,
     /// A job in the reply: once written, it is the worker's.
     pub(super) job: Option<HandOut>,
-    /// There was no work; the worker waits for some.
+    /// There was no work, or the job goes on: the worker waits for news.
     pub(super) wait: Option<Wait>,
     pub(super) errors: Vec<ErrorCode>,
     /// Held until the reply is written, because a long report stays in memory until then.
@@ -53,7 +56,7 @@ impl Reply {
     pub(super) fn ack(ack: Ack) -> Self {
         let refused = |code, text| Self::refused(Refused::new(code, text));
         match ack {
-            Ack::Recorded => Self::line(&Answer::Ok),
+            Ack::Recorded | Ack::Stopping => Self::line(&Answer::Ok),
             Ack::Stale => refused(
                 ErrorCode::Stale,
                 "that attempt ended otherwise: its job was handed on, given back, or done",
@@ -62,14 +65,30 @@ impl Reply {
         }
     }
 
-    /// A job, under an attempt in protocol 2.
-    pub(super) fn job(attempt: Option<Attempt>, job: HandOut) -> Self {
-        let reply = Self::line(&Answer::Job(Job::of(attempt, &job.job)));
+    /// The answer to a heartbeat.
+    pub(super) fn beat(ack: Ack) -> Self {
+        Self::line(match ack {
+            Ack::Recorded => &Answer::Ok,
+            Ack::Stopping => &Answer::Stop,
+            Ack::Stale | Ack::Unknown => &Answer::Lost,
+        })
+    }
+
+    pub(super) fn waiting(end: impl Future<Output = Self> + 'static, given_up: Answer) -> Self {
+        Self { wait: Some(Wait { end: Box::pin(end), given_up }), ..Self::default() }
+    }
+
+    /// A job of a classic worker.
+    pub(super) fn job(job: HandOut) -> Self {
+        let reply = Self::line(&Answer::Job(Job::of(None, &job.job)));
         Self { job: Some(job), ..reply }
     }
 
-    pub(super) fn leased(job: HandOut) -> Self {
-        Self::job(Some(job.attempt), job)
+    /// Likewise; `is_told`: its worker learns of whom it is.
+    pub(super) fn leased(job: HandOut, is_told: bool) -> Self {
+        let about = is_told.then(|| job.about.clone());
+        let line = Job { about, ..Job::of(Some(job.attempt), &job.job) };
+        Self { job: Some(job), ..Self::line(&Answer::Job(line)) }
     }
 
     pub(super) fn and_close(self) -> Self {

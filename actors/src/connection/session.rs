@@ -2,6 +2,7 @@
 //!
 //! Plain futures over [`Asker`], awaited by the [connection](super); they know no socket. Orders about one key are in [`on_keys`].
 
+mod on_groups;
 mod on_keys;
 
 use std::rc::Rc;
@@ -27,14 +28,14 @@ use shiftboss_protocol::answers::Turn;
 use shiftboss_protocol::answers::live::{BrokerLive, Daemon, DaemonMetrics, Health, Live, Report};
 use shiftboss_protocol::model::{Attempt, Idle, Key, LeaseHolder, UnixSeconds};
 use shiftboss_protocol::verbs::{
-    self, AcceptInputAnswer, AddAnswer, DrainAnswer, HealthAnswer, Name, PauseAnswer, Request,
-    StatusAnswer, Verb, Who,
+    self, AcceptInputAnswer, AddAnswer, Asks, DrainAnswer, Fetchers, HealthAnswer, Name,
+    PauseAnswer, Ready, Request, StatusAnswer, Verb, Who,
 };
 use shiftboss_protocol::wire::answers::Answer;
 use shiftboss_protocol::wire::session::{Addition, ErrorCode, Refused, Step};
 use shiftboss_queue::error::{StoreError, StoreResult};
 use shiftboss_queue::operation::{
-    Ack, AddTask, Added, CompleteAttempt, Each, Heartbeat, Release, WhyIdle,
+    Ack, AddTask, Added, AskFor, CompleteAttempt, Dispatch, Each, Heartbeat, Release, WhyIdle,
 };
 use shiftboss_queue::reader::{EndedAttempts, KEYS_BEFORE_MAX, Reader};
 
@@ -83,9 +84,9 @@ impl Asker {
 
     async fn request(&self, request: Request) -> Result<Reply, Refused> {
         match request {
-            Request::Ready(ready) => self.ready(ready.seconds.time()).await,
+            Request::Ready(ready) => self.ready(ready).await,
             Request::Done(done) => Ok(self.done(done, None).await),
-            Request::Beat(it) => self.beat(it.attempt).await,
+            Request::Beat(it) => self.beat(it.attempt, it.seconds.time()).await,
             Request::Release(it) => self.ask(Perform(Release(it.attempt))).await.map(Reply::ack),
             Request::Quit(_) => Ok(Reply::line(&Answer::Ok).and_close()),
             Request::Health(_) => self.health().await.and_then(Reply::object),
@@ -112,11 +113,18 @@ impl Asker {
             }
             Request::Hold(it) => self.hold(it).await.and_then(Reply::object),
             Request::HoldAll(it) => self.hold_all(it).await.and_then(Reply::object),
+            Request::HoldGroup(it) => self.hold_group(it).await.and_then(Reply::object),
+            Request::UnholdGroup(it) => self.unhold_group(it.group).await.and_then(Reply::object),
+            Request::HoldFetcher(it) => self.hold_fetcher(it).await.and_then(Reply::object),
             Request::Bump(it) => self.bump(it.key).await.and_then(Reply::object),
             Request::Forget(it) => self.forget(it.key).await.and_then(Reply::object),
             Request::Unhold(it) => self.unhold(it.key).await.and_then(Reply::object),
             Request::UnholdAll(it) => self.unhold_all(it.prefix).await.and_then(Reply::object),
+            Request::UnholdFetcher(it) => {
+                self.unhold_fetcher(it.fetcher).await.and_then(Reply::object)
+            }
             Request::Cancel(it) => self.cancel(it.key).await.and_then(Reply::object),
+            Request::CancelRunning(it) => self.cancel_running(it.key).await.and_then(Reply::object),
         }
     }
 
@@ -130,34 +138,55 @@ impl Asker {
         in_time("storage", self.session.storage.send(message)).await?.map_err(undone)
     }
 
-    async fn ready(&self, wait: Duration) -> Result<Reply, Refused> {
+    async fn ready(&self, Ready { seconds, fetchers }: Ready) -> Result<Reply, Refused> {
+        let wait = seconds.time();
         let until = Instant::now() + wait;
-        Ok(match next_work(None, Some(self.holder.clone()), &self.work).await? {
-            Some(job) => Reply::leased(job),
-            None if wait.is_zero() => no_jobs(&self.session.storage).await,
+        let (next, is_told) = self.dispatch(fetchers);
+        Ok(match next_work(None, next.clone(), &self.work).await? {
+            Some(job) => Reply::leased(job, is_told),
+            None if wait.is_zero() => no_jobs(&self.session.storage, next.fetchers).await,
             None => {
-                let wait = wait_for_work(self.session.storage.clone(), self.holder.clone(), until);
-                Reply { wait: Some(Box::pin(wait)), ..Reply::default() }
+                let wait = wait_for_work(self.session.storage.clone(), next, is_told, until);
+                Reply::waiting(wait, Answer::NoJobs(Idle::default()))
             }
         })
     }
 
-    async fn beat(&self, attempt: Attempt) -> Result<Reply, Refused> {
+    /// What it asks for, and whether it is told of whom its jobs are.
+    fn dispatch(&self, fetchers: Fetchers) -> (Dispatch, bool) {
+        let is_told = fetchers != Fetchers::Unsaid;
+        (Dispatch { holder: Some(self.holder.clone()), fetchers: fetchers.named() }, is_told)
+    }
+
+    async fn beat(&self, attempt: Attempt, wait: Duration) -> Result<Reply, Refused> {
+        let until = Instant::now() + wait;
         let ack = self.ask(Perform(Heartbeat(attempt))).await?;
-        Ok(Reply::line(if ack == Ack::Recorded { &Answer::Ok } else { &Answer::Lost }))
+        if ack != Ack::Recorded || wait.is_zero() {
+            return Ok(Reply::beat(ack));
+        }
+        let wait = wait_for_stop(self.session.storage.clone(), attempt, until);
+        Ok(Reply::waiting(wait, Answer::Ok))
     }
 
     /// The end of a job; the next job, too, if that was asked for in one step: each line with its answer.
     async fn done(&self, done: verbs::Done, then: Option<verbs::Ready>) -> Reply {
-        let ended = CompleteAttempt { attempt: done.attempt, exit_code: done.code };
+        let (attempt, asks) = (done.attempt, done.asks);
+        if asks != Asks::NOTHING
+            && let Err(refused) = self.ask(Perform(AskFor { attempt, asks })).await
+        {
+            let refused = std::iter::repeat_n(refused, 1 + usize::from(then.is_some()));
+            return together(refused.map(Reply::refused));
+        }
+        let ended = CompleteAttempt { attempt, exit_code: done.code };
         let Some(ready) = then else {
             let ack = self.ask(Perform(ended)).await;
             return ack.map_or_else(Reply::refused, Reply::ack);
         };
-        match self.ask(TakeJob { ended, holder: Some(self.holder.clone()) }).await {
-            Ok((ack, Work::Job(job))) => Reply::leased(job).after(Reply::ack(ack)),
+        let (next, is_told) = self.dispatch(ready.fetchers.clone());
+        match self.ask(TakeJob { ended, next }).await {
+            Ok((ack, Work::Job(job))) => Reply::leased(job, is_told).after(Reply::ack(ack)),
             Ok((ack, _)) => {
-                let ready = self.ready(ready.seconds.time()).await;
+                let ready = self.ready(ready).await;
                 ready.unwrap_or_else(Reply::refused).after(Reply::ack(ack))
             }
             Err(refused) => Reply::refused(refused.clone()).after(Reply::refused(refused)),
@@ -368,19 +397,33 @@ fn added_task(key: Key, added: StoreResult<Added>, turn: Option<&Turn>) -> Answe
     })
 }
 
-async fn wait_for_work(storage: Addr<StorageActor>, holder: LeaseHolder, until: Instant) -> Reply {
-    match timeout_at(until, storage.send(messages::Wait { holder })).await {
-        Err(_) => no_jobs(&storage).await,
-        Ok(Ok(Ok(Work::Job(job)))) => Reply::leased(job),
+async fn wait_for_work(
+    storage: Addr<StorageActor>,
+    next: Dispatch,
+    is_told: bool,
+    until: Instant,
+) -> Reply {
+    let of = next.fetchers.clone();
+    match timeout_at(until, storage.send(messages::Wait(next))).await {
+        Err(_) => no_jobs(&storage, of).await,
+        Ok(Ok(Ok(Work::Job(job)))) => Reply::leased(job, is_told),
         Ok(Ok(Ok(Work::Nothing | Work::Later))) => Reply::line(&Answer::NoJobs(Idle::default())),
         Ok(Ok(Err(error))) => Reply::refused(Refused::busy(error)),
         Ok(Err(_)) => Reply::refused(Refused::busy(STOPPING)),
     }
 }
 
+async fn wait_for_stop(storage: Addr<StorageActor>, attempt: Attempt, until: Instant) -> Reply {
+    match timeout_at(until, storage.send(messages::WaitForStop(attempt))).await {
+        Err(_) => Reply::beat(Ack::Recorded),
+        Ok(Ok(ack)) => Reply::beat(ack),
+        Ok(Err(_)) => Reply::refused(Refused::busy(STOPPING)),
+    }
+}
+
 /// Says that there is no job, and why; only the former if storage does not answer.
-async fn no_jobs(storage: &Addr<StorageActor>) -> Reply {
-    let why = in_time("storage", storage.send(Perform(WhyIdle))).await;
+async fn no_jobs(storage: &Addr<StorageActor>, of: Option<Vec<Arc<str>>>) -> Reply {
+    let why = in_time("storage", storage.send(Perform(WhyIdle(of)))).await;
     let idle = why.map(Result::unwrap_or_default).unwrap_or_default();
     Reply::line(&Answer::NoJobs(idle))
 }

@@ -92,6 +92,10 @@ impl Site {
         self.line().await
     }
 
+    async fn looks(&self, call: &str, count: usize) {
+        until("the store is asked", || self.mock.count(call) >= count).await;
+    }
+
     /// Waits until the store was asked `count` times for a job, or whether there is one.
     async fn dispatches(&self, count: usize) {
         until("the store is asked", || {
@@ -139,6 +143,24 @@ async fn a_wait_ends() {
     site.say("READY 1000").await;
     drop(site.writer.take());
     assert_eq!((site.line().await.as_str(), site.line().await.as_str()), ("NOJOBS", ""));
+}
+
+/// A beat that waits ends likewise, with OK; and with STOP when the job is to stop.
+#[actix::test]
+async fn a_beat_waits() {
+    let mut site = Site::opted_in(&["a"]).await;
+    assert_eq!(site.ask("READY").await, "JOB 1 a 1");
+    let began = Instant::now();
+    assert_eq!(site.ask("BEAT 1 1").await, "OK");
+    assert!(began.elapsed() >= Duration::from_secs(1));
+    assert_eq!(site.ask("BEAT 1 1000\nBEAT 2 1000").await, "OK");
+    assert_eq!(site.line().await, "LOST");
+    site.say("BEAT 1 1000").await;
+    site.looks("stops", 2).await;
+    site.mock.stop("a");
+    assert_eq!(site.line().await, "STOP");
+    assert_eq!(site.ask("BEAT 1 1000").await, "STOP");
+    assert_eq!(site.ask("RELEASE 1").await, "OK");
 }
 
 /// The tenth error closes the connection; the ones before do not.

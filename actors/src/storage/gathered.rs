@@ -80,7 +80,7 @@ impl Load {
 pub(super) struct Replies {
     /// With the number of operations of each.
     asked: Vec<(usize, Reply)>,
-    /// Operations that may end or begin a lease, with their place in the batch.
+    /// Operations that may end or begin a lease, or have a job stop, with their place in the batch.
     of_leases: Vec<(usize, Operation)>,
     /// Whether an operation may have brought work for waiting workers.
     pub(super) makes_work: bool,
@@ -172,17 +172,21 @@ impl Replies {
     }
 }
 
-/// Whether an operation may have ended a lease, or made one this daemon's. [`Operation::Expire`] is left out because
-/// the StorageActor itself sends it, and dispatches because it handles their answers.
+/// Whether an operation may have ended a lease, or made one this daemon's, or has a job stop. [`Operation::Expire`] is
+/// left out because the StorageActor itself sends it, and dispatches because it handles their answers.
 fn is_of_leases(operation: &Operation) -> bool {
     match operation {
         Operation::CompleteAttempt(_)
         | Operation::Release(_)
         | Operation::Undo(_)
         | Operation::Requeue(_)
+        | Operation::Stop(_)
         | Operation::Heartbeat(_)
         | Operation::LoseRelay(_) => true,
-        Operation::Relayed(it) => it.operations.iter().any(is_classic_dispatch),
+        Operation::Relayed(it) => {
+            let is_stop = |it: &Operation| matches!(it, Operation::Stop(_));
+            it.operations.iter().any(|it| is_classic_dispatch(it) || is_stop(it))
+        }
         _ => false,
     }
 }

@@ -16,7 +16,7 @@ use shiftboss_protocol::answers::live::Health;
 use shiftboss_protocol::model::LeaseHolder;
 use shiftboss_queue::error::StoreResult;
 use shiftboss_queue::operation::{
-    CountInFlight, Dispatch, Dispatched, Drain, Each, Probe, Request, SetPaused, Undo,
+    CountInFlight, Dispatched, Drain, Each, Probe, Request, SetPaused, Undo,
 };
 
 /// Delay before an undo that could not be written is tried again.
@@ -48,9 +48,9 @@ impl StorageActor {
         holder: Option<&LeaseHolder>,
     ) -> Work {
         match dispatched {
-            Dispatched::Job(attempt, job) => {
+            Dispatched::Job(attempt, job, about) => {
                 self.begin_its_lease(ctx, attempt, holder);
-                Work::Job(HandOut::new(attempt, job, ctx.address().recipient()))
+                Work::Job(HandOut::new(attempt, job, about, ctx.address().recipient()))
             }
             Dispatched::Nothing => Work::Nothing,
             Dispatched::Later => Work::Later,
@@ -78,8 +78,9 @@ impl<R: Request> Handler<TakeJob<R>> for StorageActor {
     type Result = Deferred<StoreResult<(R::Answer, Work)>>;
 
     fn handle(&mut self, message: TakeJob<R>, ctx: &mut Self::Context) -> Self::Result {
-        let TakeJob { ended, holder } = message;
-        let request = (ended, Dispatch { holder: holder.clone(), fetchers: None });
+        let TakeJob { ended, next } = message;
+        let holder = next.holder.clone();
+        let request = (ended, next);
         self.ask(ctx, request, move |actor, ctx, answers| {
             let (ended, dispatched) = answers?;
             let work = dispatched.map(|dispatched| actor.work(ctx, dispatched, holder.as_ref()));

@@ -101,7 +101,8 @@ impl LeaseClock {
 }
 
 impl StorageActor {
-    /// Stops the leases of attempts that have ended, and starts those that came from elsewhere.
+    /// Stops the leases of attempts that have ended, and starts those that came from elsewhere. Wakes heartbeats that
+    /// wait.
     pub(super) fn note_leases(
         &mut self,
         ctx: &mut Context<Self>,
@@ -117,20 +118,27 @@ impl StorageActor {
                 info!(%key, attempt = attempt.0, "An operator put a job back that was in flight.");
                 attempt
             }
-            (Operation::Heartbeat(it), Outcome::Heartbeat(Ack::Recorded)) => {
+            (Operation::Heartbeat(it), Outcome::Heartbeat(Ack::Recorded | Ack::Stopping)) => {
                 self.leases.is_complete &= self.leases.running.contains_key(&it.0);
                 return;
             }
+            (Operation::Stop(_), outcome) => return self.note_stop(outcome),
             (Operation::LoseRelay(_), Outcome::LoseRelay(Some(_))) => {
                 self.leases.is_complete = false;
                 return;
             }
             (Operation::Relayed(it), Outcome::Relayed(RelayAnswer::Answered(outcomes))) => {
+                outcomes.iter().flatten().for_each(|outcome| self.note_stop(outcome));
                 return self.begin_relayed_leases(ctx, &it.operations, outcomes);
             }
             _ => return,
         };
-        self.leases.end(ended);
+        self.end_lease(ended);
+    }
+
+    fn end_lease(&mut self, attempt: Attempt) {
+        self.leases.end(attempt);
+        self.stops.end(attempt, Ack::Stale);
     }
 
     /// Jobs without leases of their own expire here, whichever relay passed them on.
@@ -142,7 +150,7 @@ impl StorageActor {
     ) {
         let Some(seconds) = self.classic_lease else { return };
         for (_, outcome) in operations.iter().zip(outcomes).filter(|it| is_classic_dispatch(it.0)) {
-            if let Ok(Outcome::Dispatch(Dispatched::Job(attempt, _))) = outcome {
+            if let Ok(Outcome::Dispatch(Dispatched::Job(attempt, _, _))) = outcome {
                 self.begin_lease(ctx, *attempt, Lease::new(seconds, Instant::now()).by_the_clock());
             }
         }
@@ -228,7 +236,7 @@ impl StorageActor {
         for (attempt, expired) in ended.iter().zip(expired) {
             let Ok(expired) = expired else { continue };
             written += 1;
-            self.leases.end(*attempt);
+            self.end_lease(*attempt);
             expired.iter().for_each(|lease| warn_of(*attempt, lease));
         }
         let pause = if written == ended.len() { Duration::ZERO } else { EXPIRE_RETRY };
@@ -237,7 +245,7 @@ impl StorageActor {
 }
 
 fn warn_of(attempt: Attempt, lease: &ExpiredLease) {
-    let ExpiredLease { key, worker, dead_letter, single } = lease;
+    let ExpiredLease { key, worker, dead_letter, cancelled, single } = lease;
     let (attempt, worker) = (attempt.0, &**worker);
     match (dead_letter, single) {
         (true, true) => {
@@ -245,6 +253,9 @@ fn warn_of(attempt: Attempt, lease: &ExpiredLease) {
         }
         (true, false) => {
             warn!(%key, worker, attempt, "Too many leases expired: the task is dead-lettered. It runs again when its fetcher's next list names it, or by `shiftboss retry`.");
+        }
+        (false, _) if *cancelled => {
+            warn!(%key, worker, attempt, "The lease of a job expired that was to stop: it is cancelled.");
         }
         (false, _) => {
             warn!(%key, worker, attempt, "A lease expired: the task waits again, at its old place.");

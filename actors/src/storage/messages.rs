@@ -1,8 +1,9 @@
 //! What can be asked of the StorageActor, and the guard around a job that is handed out.
 //!
 //! Most is an operation of the store, sent as [`Perform`]. The other messages need more of the StorageActor than
-//! the store's answer: those of connections ([`TakeJob`], [`Wait`], [`UndoHandOut`], [`Pause`], [`HowAreYou`]), of the
-//! watcher ([`RunsChanged`]), of services ([`FollowWork`]), and of the tree ([`Ping`], [`Shutdown`]).
+//! the store's answer: those of connections ([`TakeJob`], [`Wait`], [`WaitForStop`], [`UndoHandOut`], [`Pause`],
+//! [`HowAreYou`]), of the watcher ([`RunsChanged`]), of services ([`FollowWork`]), and of the tree ([`Ping`],
+//! [`Shutdown`]).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,10 +13,9 @@ use tokio::sync::Notify;
 
 use super::StorageActor;
 use shiftboss_protocol::answers::live::Health;
-use shiftboss_protocol::model::LeaseHolder;
-use shiftboss_protocol::model::{Attempt, Key, Row};
+use shiftboss_protocol::model::{About, Attempt, Key, Row};
 use shiftboss_queue::error::{StoreError, StoreResult};
-use shiftboss_queue::operation::Request;
+use shiftboss_queue::operation::{Ack, Dispatch, Request};
 
 /// Has the store carry out a request; answered once its result is durable.
 #[derive(Debug)]
@@ -48,8 +48,7 @@ pub fn unanswered(why: MailboxError) -> StoreError {
 #[derive(Debug)]
 pub struct TakeJob<R> {
     pub ended: R,
-    /// Who gets the lease of the next job; `None`: a classic worker.
-    pub holder: Option<LeaseHolder>,
+    pub next: Dispatch,
 }
 
 impl<R: Request> Message for TakeJob<R> {
@@ -59,9 +58,13 @@ impl<R: Request> Message for TakeJob<R> {
 /// Waits for the next job; answered with a job or an error. To give up, drop the request.
 #[derive(Debug, Message)]
 #[rtype(result = "StoreResult<Work>")]
-pub struct Wait {
-    pub holder: LeaseHolder,
-}
+pub struct Wait(pub Dispatch);
+
+/// Waits until the attempt's job is to stop ([`Ack::Stopping`]), or is over ([`Ack::Stale`]). To give up, drop the
+/// request.
+#[derive(Debug, Message)]
+#[rtype(result = "Ack")]
+pub struct WaitForStop(pub Attempt);
 
 /// Answered when this daemon [may have lost runs](crate::store::Changed::Runs) since this was last answered.
 #[derive(Debug, Message)]
@@ -122,13 +125,14 @@ pub enum Work {
 pub struct HandOut {
     pub(crate) job: Row,
     pub(crate) attempt: Attempt,
+    pub(crate) about: About,
     undo: Option<Recipient<UndoHandOut>>,
 }
 
 impl HandOut {
     /// Guards `job`, dispatched as `attempt`; `undo` is notified if it does not arrive.
-    pub fn new(attempt: Attempt, job: Row, undo: Recipient<UndoHandOut>) -> Self {
-        Self { job, attempt, undo: Some(undo) }
+    pub fn new(attempt: Attempt, job: Row, about: About, undo: Recipient<UndoHandOut>) -> Self {
+        Self { job, attempt, about, undo: Some(undo) }
     }
 
     /// The peer has read the answer: the dispatch stands.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use actix::prelude::*;
+use futures_util::FutureExt;
 use tokio::time::{Instant, advance, pause, timeout};
 
 use crate::storage::StorageActor;
@@ -13,18 +14,22 @@ use shiftboss_protocol::model::{Attempt, Key, LeaseHolder, Row, Run};
 use shiftboss_queue::error::StoreResult;
 use shiftboss_queue::operation::{
     Ack, AddRows, AddTask, CompleteAttempt, Dispatch, Dispatched, Heartbeat, Outcome, Release,
-    Request, RowBatch,
+    Request, Requeue, RowBatch, Stop, Stopped,
 };
 
 const DRAIN: Pause = Pause { paused: true, drains: true };
 
 /// A lease of ten seconds.
+fn by(worker: &str) -> Dispatch {
+    Dispatch { holder: Some(holder(worker)), fetchers: None }
+}
+
 fn holder(worker: &str) -> LeaseHolder {
     LeaseHolder { worker: worker.into(), lease_seconds: 10 }
 }
 
 async fn take(storage: &Addr<StorageActor>) -> Attempt {
-    let taken = storage.send(TakeJob { ended: (), holder: Some(holder("w")) }).await.unwrap();
+    let taken = storage.send(TakeJob { ended: (), next: by("w") }).await.unwrap();
     let job = handed_out(taken.unwrap().1);
     let attempt = job.attempt;
     job.settle();
@@ -81,7 +86,7 @@ async fn ended_attempts_have_no_lease() {
     assert_eq!(tell(&storage, done(ended, 3)).await, Ok(Ack::Recorded));
     let released = take(&storage).await;
     assert_eq!(tell(&storage, Release(released)).await, Ok(Ack::Recorded));
-    let undone = storage.send(TakeJob { ended: (), holder: Some(holder("w")) }).await.unwrap();
+    let undone = storage.send(TakeJob { ended: (), next: by("w") }).await.unwrap();
     drop(undone);
     pass(60, &storage).await;
     let expired = mock.calls().into_iter().filter(|call| call.starts_with("expire")).count();
@@ -115,7 +120,7 @@ async fn a_beat_brings_a_lease_along() {
     let task = Row { key: Key::new("a").unwrap(), payload: String::new() };
     mock.others_do(AddTask { task, id: None }.into());
     let dispatch = Dispatch { holder: Some(holder("w")), fetchers: None };
-    let Outcome::Dispatch(Dispatched::Job(attempt, _)) = mock.others_do(dispatch.into()) else {
+    let Outcome::Dispatch(Dispatched::Job(attempt, _, _)) = mock.others_do(dispatch.into()) else {
         panic!("no job")
     };
     assert_eq!(tell(&storage, Heartbeat(attempt)).await, Ok(Ack::Recorded));
@@ -148,9 +153,8 @@ async fn failures_leave_no_lease_behind() {
 #[actix::test]
 async fn those_who_wait_are_served_in_order() {
     let (mock, storage) = paused(&[]);
-    let waits: Vec<_> = ["first", "gone", "second", "third"]
-        .map(|name| storage.send(Wait { holder: holder(name) }))
-        .into();
+    let waits: Vec<_> =
+        ["first", "gone", "second", "third"].map(|name| storage.send(Wait(by(name)))).into();
     let [first, gone, second, third] = <[_; 4]>::try_from(waits).ok().unwrap();
     storage.send(Ping).await.unwrap();
     drop(gone);
@@ -169,13 +173,31 @@ async fn those_who_wait_are_served_in_order() {
     assert_eq!(mock.count("dispatch gone"), 0);
 }
 
+/// Who waits for the tasks of a fetcher that has none keeps nobody waiting that waits for others.
+#[actix::test]
+async fn each_waits_for_its_fetchers() {
+    let (mock, storage) = paused(&[]);
+    let of =
+        |name: &str, fetcher: &str| Dispatch { fetchers: Some(vec![fetcher.into()]), ..by(name) };
+    let [first, second] = [of("first", "g"), of("second", "f")].map(|it| storage.send(Wait(it)));
+    storage.send(Ping).await.unwrap();
+    let row = Row { key: Key::new("a").unwrap(), payload: String::new() };
+    let run = Run { fetcher: "f".into(), started: 1 };
+    mock.add_run(&run, 0);
+    storage.send(Perform(AddRows(RowBatch::of(run, vec![row])))).await.unwrap().unwrap();
+    let job = handed_out(second.await.unwrap().unwrap());
+    assert_eq!((job.job.key.as_str(), &*job.about.fetcher), ("a", "f"));
+    job.settle();
+    assert!(timeout(Duration::from_millis(1), first).await.is_err());
+}
+
 /// The end of a lease wakes waiting workers.
 #[actix::test]
 async fn the_end_of_a_lease_wakes() {
     let (_mock, storage) = paused(&["a"]);
     take(&storage).await;
     let began = Instant::now();
-    let waits = storage.send(Wait { holder: holder("x") }).await.unwrap().unwrap();
+    let waits = storage.send(Wait(by("x"))).await.unwrap().unwrap();
     assert!(matches!(waits, Work::Job(_)));
     // Ten seconds, with no look in between that finds the job by chance.
     assert!((10_000..10_100).contains(&began.elapsed().as_millis()), "{:?}", began.elapsed());
@@ -187,8 +209,7 @@ async fn the_end_of_a_lease_wakes() {
 async fn a_lock_is_waited_for_once() {
     let (mock, storage) = paused(&["a", "b"]);
     let attempts = [take(&storage).await, take(&storage).await];
-    let waits: Vec<_> =
-        (0..20).map(|_| Box::pin(storage.send(Wait { holder: holder("x") }))).collect();
+    let waits: Vec<_> = (0..20).map(|_| Box::pin(storage.send(Wait(by("x"))))).collect();
     storage.send(Ping).await.unwrap();
     pass(1, &storage).await;
     (0..100).for_each(|_| mock.trouble("begin", Trouble::busy()));
@@ -222,11 +243,11 @@ async fn a_refused_drain_does_not_drain() {
 async fn whatever_frees_a_job_wakes() {
     let (mock, storage) = paused(&["a"]);
     let attempt = take(&storage).await;
-    let waits = storage.send(Wait { holder: holder("x") });
+    let waits = storage.send(Wait(by("x")));
     storage.send(Ping).await.unwrap();
     assert_eq!(tell(&storage, Release(attempt)).await, Ok(Ack::Recorded));
     let job = waits.await.unwrap().unwrap();
-    let waits = storage.send(Wait { holder: holder("y") });
+    let waits = storage.send(Wait(by("y")));
     storage.send(Ping).await.unwrap();
     drop(job);
     mock.add_job("outside", "1");
@@ -242,7 +263,7 @@ async fn a_store_that_is_told_of_work_is_rarely_looked_at() {
     let mock = MockStore::default();
     mock.inside().look_every = Duration::from_secs(30);
     let (storage, _) = mock.start();
-    let waits = storage.send(Wait { holder: holder("x") });
+    let waits = storage.send(Wait(by("x")));
     pass(1, &storage).await;
     let looks = async |seconds: u64| {
         let before = mock.count("look");
@@ -260,6 +281,31 @@ async fn a_store_that_is_told_of_work_is_rarely_looked_at() {
     let began = Instant::now();
     assert!(matches!(waits.await, Ok(Ok(Work::Job(_)))));
     assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
+}
+
+/// A beat that waits is answered at once when its job is to stop or is over, by whomever, and others are not.
+#[actix::test]
+async fn waiting_beats_are_answered() {
+    let (mock, storage) = paused(&["a", "b", "c"]);
+    let waits = async || Box::pin(storage.send(WaitForStop(take(&storage).await)));
+    let [mut stopped, mut elsewhere, over] = [waits().await, waits().await, waits().await];
+    pass(1, &storage).await;
+    let stop = Stop(Key::new("a").unwrap());
+    let answer = storage.send(Perform(stop)).await.unwrap().unwrap();
+    assert_eq!(answer, Stopped::Asked { attempt: Attempt(1), worker: "w".into() });
+    assert_eq!((&mut stopped).now_or_never(), Some(Ok(Ack::Stopping)));
+    let requeue = Requeue(Key::new("c").unwrap());
+    storage.send(Perform(requeue)).await.unwrap().unwrap();
+    assert_eq!(over.now_or_never(), Some(Ok(Ack::Stale)));
+    assert_eq!((&mut elsewhere).now_or_never(), None);
+    let looks = mock.count("stops");
+    pass(2, &storage).await;
+    assert_eq!(mock.count("stops"), looks, "nothing changed");
+    mock.stop("b");
+    pass(1, &storage).await;
+    assert_eq!(elsewhere.now_or_never(), Some(Ok(Ack::Stopping)));
+    pass(2, &storage).await;
+    assert_eq!(mock.count("stops"), looks + 1);
 }
 
 /// A drain pauses, reports how many jobs are out, and is over with the last one; a resume ends it.

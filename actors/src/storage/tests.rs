@@ -11,10 +11,13 @@ use super::messages::*;
 use crate::testing::{ManualClock, MockStore, Trouble, until};
 use shiftboss_protocol::model::{Attempt, Key, LeaseHolder, Row, Run};
 use shiftboss_queue::error::{StoreError, StoreResult};
-use shiftboss_queue::operation::{AddRows, AddTask, Added, Complete, Each, HasWork, RowBatch};
+use shiftboss_queue::operation::{
+    AddRows, AddTask, Added, Complete, Dispatch, Each, HasWork, RowBatch,
+};
 
 /// A classic worker's request.
-const CLASSIC: TakeJob<()> = TakeJob { ended: (), holder: None };
+const ANY: Dispatch = Dispatch { holder: None, fetchers: None };
+const CLASSIC: TakeJob<()> = TakeJob { ended: (), next: ANY };
 
 fn full() -> StoreError {
     StoreError::Full("disk".to_owned())
@@ -100,7 +103,7 @@ async fn requests_that_do_not_fit_have_the_next_batch() {
             let job = job(work.unwrap().unwrap());
             let ended = Complete { key: job.job.key.clone(), exit_code: 0 };
             job.settle();
-            storage.send(TakeJob { ended, holder: None })
+            storage.send(TakeJob { ended, next: ANY })
         })
         .collect();
     for (answer, key) in join_all(asked).await.into_iter().zip(&keys[150..]) {
@@ -121,7 +124,7 @@ async fn a_failure_is_its_own() {
     mock.trouble("finish", Trouble::Error(StoreError::Rejected("no".to_owned())));
     let first = storage.send(CLASSIC);
     let ended = Complete { key: Key::new("x").unwrap(), exit_code: 0 };
-    let failing = storage.send(TakeJob { ended, holder: None });
+    let failing = storage.send(TakeJob { ended, next: ANY });
     let last = storage.send(CLASSIC);
     job(first.await.unwrap().unwrap()).settle();
     assert!(matches!(failing.await.unwrap(), Err(StoreError::Rejected(_))));
@@ -151,7 +154,7 @@ async fn the_end_of_a_transaction_is_told_to_all_in_it() {
     mock.trouble("finish", Trouble::full());
     let first = storage.send(CLASSIC);
     let ended = Complete { key: Key::new("x").unwrap(), exit_code: 0 };
-    let failing = storage.send(TakeJob { ended, holder: None });
+    let failing = storage.send(TakeJob { ended, next: ANY });
     assert_eq!(first.await.unwrap().unwrap_err(), full());
     assert_eq!(failing.await.unwrap().unwrap_err(), full());
     assert!(!mock.calls().contains(&"commit".to_owned()));
@@ -326,7 +329,7 @@ async fn what_is_added_is_told_after_the_commit() {
     mock.trouble("commit", Trouble::full());
     assert_eq!(storage.send(add(&["a"])).await.unwrap(), Err(full()));
     let holder = LeaseHolder { worker: "w".into(), lease_seconds: 60 };
-    let waiting = storage.send(Wait { holder });
+    let waiting = storage.send(Wait(Dispatch { holder: Some(holder), fetchers: None }));
     assert!(matches!(storage.send(CLASSIC).await.unwrap(), Ok(((), Work::Nothing))));
     let answers = storage.send(add(&["a", "b", "b"])).await.unwrap().unwrap();
     let answers: Vec<_> = answers.into_iter().map(StoreResult::unwrap).collect();

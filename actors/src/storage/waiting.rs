@@ -2,7 +2,8 @@
 //!
 //! Part of the StorageActor: it serves them after batches that may have brought work.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use actix::prelude::*;
@@ -11,18 +12,21 @@ use tokio::time::Instant;
 use super::StorageActor;
 use super::messages::{Wait, Work};
 use super::reply::{Deferred, Reply, deferred};
-use shiftboss_protocol::model::LeaseHolder;
 use shiftboss_queue::error::StoreResult;
-use shiftboss_queue::operation::{Dispatch, Dispatched, HasWork};
+use shiftboss_queue::operation::{Dispatch, Dispatched, HasWork, NextOpening};
 
 /// Pause before waiting workers are served again after an error, such as a lock or a full disk: each would only wait
 /// for the same.
 const ERROR_PAUSE: Duration = Duration::from_secs(2);
+/// What opens later is found by the looks that are made anyway.
+const OPENING_SOON: Duration = Duration::from_secs(3_600);
+/// When to look again if a group is open by now, and there was still no job.
+const OPENED: Duration = Duration::from_millis(250);
 /// Most workers that one batch serves; the first batch serves one.
 const SERVED_AT_ONCE_MAX: usize = 64;
 
 struct Waiter {
-    holder: LeaseHolder,
+    next: Dispatch,
     /// Closed when the worker gave up.
     reply: Reply<StoreResult<Work>>,
 }
@@ -36,7 +40,11 @@ pub(super) struct WaitQueue {
     serving: usize,
     /// How many workers got a job since there was last none for one.
     served: usize,
+    /// Of which fetchers there was no job since the store was last asked for work; `None`: for those who take all.
+    idle: HashSet<Option<Vec<Arc<str>>>>,
     pause: Option<Instant>,
+    /// Looks again when time opens a group.
+    opening: Option<SpawnHandle>,
     /// When to look for work that no change announced; `None`: soon.
     next_look: Option<Instant>,
 }
@@ -48,8 +56,21 @@ impl WaitQueue {
 
     /// There was no job for this worker, or an error: it keeps its place.
     fn put_back(&mut self, number: u64, waiter: Waiter) {
+        self.idle.insert(waiter.next.fetchers.clone());
         self.waiters.insert(number, waiter);
-        (self.awake, self.served, self.next_look) = (false, 0, None);
+        (self.served, self.next_look) = (0, None);
+        self.awake &= self.waiters.values().any(|it| !self.is_idle(it));
+    }
+
+    /// Whether there is no job for it, as far as it is known.
+    fn is_idle(&self, waiter: &Waiter) -> bool {
+        self.idle.contains(&waiter.next.fetchers)
+    }
+
+    /// There may be work.
+    pub(super) fn wake(&mut self) {
+        self.awake = true;
+        self.idle.clear();
     }
 
     /// Whether it is time for a look, or will be within `early`. As long as found work was not handed out, it is always
@@ -71,14 +92,11 @@ impl WaitQueue {
             return Vec::new();
         }
         let wanted = (2 * self.served).clamp(1, SERVED_AT_ONCE_MAX);
-        let mut taken = Vec::new();
-        while taken.len() < wanted
-            && let Some((number, waiter)) = self.waiters.pop_first()
-        {
-            if !waiter.reply.is_closed() {
-                taken.push((number, waiter));
-            }
-        }
+        self.waiters.retain(|_, waiter| !waiter.reply.is_closed());
+        let waits = self.waiters.iter().filter(|(_, waiter)| !self.is_idle(waiter));
+        let next: Vec<u64> = waits.map(|(number, _)| *number).take(wanted).collect();
+        let taken = next.into_iter().filter_map(|it| self.waiters.remove_entry(&it));
+        let taken: Vec<_> = taken.collect();
         self.awake = !taken.is_empty();
         (self.serving, self.served) = (taken.len(), 0);
         taken
@@ -89,7 +107,7 @@ impl StorageActor {
     /// Hands out jobs to waiting workers, the longest waiting first.
     pub(super) fn serve_waiting(&mut self, ctx: &mut Context<Self>) {
         for (number, waiter) in self.waiting.take() {
-            let request = Dispatch { holder: Some(waiter.holder.clone()), fetchers: None };
+            let request = waiter.next.clone();
             self.submit(ctx, request, move |actor, ctx, dispatched| {
                 actor.waiting.serving -= 1;
                 actor.served(ctx, number, waiter, dispatched);
@@ -107,7 +125,7 @@ impl StorageActor {
         match dispatched {
             Ok(dispatched @ Dispatched::Job(..)) => {
                 self.waiting.served += 1;
-                let work = self.work(ctx, dispatched, Some(&waiter.holder));
+                let work = self.work(ctx, dispatched, waiter.next.holder.as_ref());
                 // If the worker has just given up, the job is dropped, and so undone.
                 waiter.reply.send(Ok(work));
             }
@@ -129,10 +147,35 @@ impl StorageActor {
 
     /// Only a look: a writing transaction would wait for all others.
     pub(super) fn look_for_work(&mut self, ctx: &mut Context<Self>) {
-        self.submit(ctx, HasWork, |actor, _, has_work| {
-            actor.waiting.awake |= has_work == Ok(true);
+        self.submit(ctx, (HasWork, NextOpening), |actor, ctx, looked| {
+            let (has_work, opens) = match looked {
+                Ok((has_work, opens)) => (has_work, opens.ok().flatten()),
+                Err(error) => (Err(error), None),
+            };
+            if has_work == Ok(true) {
+                actor.waiting.wake();
+            }
             let store = actor.store.as_ref().filter(|_| has_work.is_ok());
             actor.waiting.next_look = store.map(|store| Instant::now() + store.look_every());
+            actor.look_when_opened(ctx, opens);
+        });
+    }
+
+    /// Time opens a group then: there may be work for waiting workers at once.
+    fn look_when_opened(&mut self, ctx: &mut Context<Self>, opens: Option<u64>) {
+        if let Some(timer) = self.waiting.opening.take() {
+            ctx.cancel_future(timer);
+        }
+        // One that is open already was of no use to them.
+        let soon = opens.map(|it| if it == 0 { OPENED } else { Duration::from_millis(it) });
+        self.waiting.opening = soon.filter(|it| *it < OPENING_SOON).map(|soon| {
+            ctx.run_later(soon, |actor, ctx| {
+                actor.waiting.opening = None;
+                if actor.waiting.are_any() {
+                    actor.waiting.wake();
+                    actor.serve_waiting(ctx);
+                }
+            })
         });
     }
 }
@@ -140,11 +183,11 @@ impl StorageActor {
 impl Handler<Wait> for StorageActor {
     type Result = Deferred<StoreResult<Work>>;
 
-    fn handle(&mut self, Wait { holder }: Wait, ctx: &mut Self::Context) -> Self::Result {
+    fn handle(&mut self, Wait(next): Wait, ctx: &mut Self::Context) -> Self::Result {
         let (result, reply) = deferred();
         let queue = &mut self.waiting;
         queue.last += 1;
-        queue.waiters.insert(queue.last, Waiter { holder, reply });
+        queue.waiters.insert(queue.last, Waiter { next, reply });
         // Work may have come since the worker's request found none.
         self.look_for_work(ctx);
         result

@@ -14,6 +14,8 @@ pub(super) fn describe(operation: &Operation) -> (&'static str, String) {
         Op::Complete(it) => ("finish", format!("{} {}", it.key, it.exit_code)),
         Op::CompleteAttempt(it) => ("done", format!("{} {}", it.attempt.0, it.exit_code)),
         Op::Release(it) => ("release", it.0.0.to_string()),
+        Op::Stop(it) => ("stop", it.0.to_string()),
+        Op::Stops(_) => ("stops", String::new()),
         Op::Expire(it) => ("expire", it.0.0.to_string()),
         Op::Undo(it) => ("undo", it.attempt.0.to_string()),
         Op::Drain(_) => ("drain", String::new()),

@@ -29,7 +29,7 @@ use crate::store::{Changed, Checkpoint, Store, StoreFuture};
 use shiftboss_queue::error::{Rejected, StoreError, StoreResult};
 use shiftboss_queue::operation::{
     AddRows, AddTask, DeleteRuns, JobEnd, Operation, Outcome, RegisterRun, Registered, RowBatch,
-    Runs, StoredRun,
+    Runs, Stop, StoredRun,
 };
 
 /// What the clocks of the actors' tests show, in seconds.
@@ -162,6 +162,12 @@ impl MockStore {
     pub fn add_job(&self, key: &str, payload: &str) {
         let task = Row { key: Key::new(key).unwrap(), payload: payload.to_owned() };
         self.others_do(AddTask { task, id: None }.into());
+        self.inside().change(Changed::Queue);
+    }
+
+    /// Another process has a job stop.
+    pub fn stop(&self, key: &str) {
+        self.others_do(Stop(Key::new(key).unwrap()).into());
         self.inside().change(Changed::Queue);
     }
 

@@ -4,6 +4,7 @@ mod latency;
 mod loading;
 mod pages;
 mod shapes;
+mod simulation;
 mod size;
 mod throughput;
 mod watching;
@@ -47,4 +48,5 @@ pub const GROUPS: &[(&[u32], Group)] = &[
     (&[15], watching::rows),
     (&[16, 17], worker::rows),
     (&[18, 19], pages::rows),
+    (&[20], simulation::rows),
 ];

@@ -42,7 +42,7 @@ pub struct Ended {
     /// Not below 0, whatever the clock did.
     pub duration_seconds: i64,
     pub took_ms: Option<i64>,
-    /// `success`, `failure`, `timeout`, `released`, `undone` or `expired`.
+    /// `success`, `failure`, `timeout`, `released`, `undone`, `expired` or `cancelled`.
     pub outcome: String,
     pub exit_code: Option<i64>,
     /// The file of its output, if its directory is known and it is there.
@@ -93,6 +93,7 @@ pub struct StatsGroup {
     pub released: i64,
     pub undone: i64,
     pub expired: i64,
+    pub cancelled: i64,
     /// How long a job took; `None`: there was none.
     pub mean_ms: Option<i64>,
     /// Mean time from a key's previous start to a job's start; `None`: no key ran again.

@@ -58,6 +58,28 @@ pub struct Hold {
     pub by: String,
 }
 
+/// What a rule holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HeldBy {
+    Prefix,
+    Fetcher,
+}
+
+/// A rule by which an operator holds many keys, also those that come later.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HoldRule {
+    pub rule: HeldBy,
+    /// How keys begin, or the fetcher's name.
+    pub of: String,
+    pub since: UnixSeconds,
+    /// Its last second; `None`: until an operator ends it.
+    pub until: Option<UnixSeconds>,
+    /// May be empty.
+    pub reason: String,
+    pub by: String,
+}
+
 /// Who bumped a key that waits for its turn.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bump {

@@ -9,7 +9,7 @@ use thiserror::Error;
 
 use super::{Connection, Deadline, within};
 use crate::model::{Attempt, Idle};
-use crate::verbs::{Beat, Done, Lease, Name, Ready, Release, Verb, Wait, checked};
+use crate::verbs::{Asks, Beat, Done, Fetchers, Lease, Name, Ready, Release, Verb, Wait, checked};
 use crate::wire::answers::{Answer, Job};
 use crate::wire::session::{ErrorCode, Hello};
 
@@ -59,6 +59,31 @@ impl From<Answer> for ClientError {
     }
 }
 
+/// What a worker is to do with an attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BeatAnswer {
+    GoOn,
+    /// End the work, and [release](Worker::release) the attempt: it is cancelled then.
+    Stop,
+    /// End the work: the attempt is over, and its job may be another worker's.
+    Lost,
+}
+
+impl BeatAnswer {
+    /// Reads the answer to a beat.
+    ///
+    /// # Errors
+    /// The answer, if it is none.
+    pub fn of(answer: Answer) -> Result<Self, Answer> {
+        match answer {
+            Answer::Ok => Ok(Self::GoOn),
+            Answer::Stop => Ok(Self::Stop),
+            Answer::Lost => Ok(Self::Lost),
+            other => Err(other),
+        }
+    }
+}
+
 /// A connection that has opted in to protocol 2. It usually has one job at a time, but may have more.
 ///
 /// ```no_run
@@ -101,7 +126,7 @@ impl Worker {
     /// The next job; waits for one up to `wait`, in whole seconds and at most a day. The inner error says why there is
     /// none.
     pub fn next(&mut self, wait: Duration) -> Result<Result<Job, Idle>, ClientError> {
-        match self.ask(&Ready { seconds: Wait::of(wait) }, wait)? {
+        match self.ask(&Ready { seconds: Wait::of(wait), fetchers: Fetchers::All }, wait)? {
             Answer::Job(job) => Ok(Ok(job)),
             Answer::NoJobs(idle) => Ok(Err(idle)),
             other => Err(other.into()),
@@ -113,17 +138,19 @@ impl Worker {
     /// # Errors
     /// `Refused` with `stale` if the lease expired and another worker has the job.
     pub fn done(&mut self, attempt: Attempt, exit_code: i64) -> Result<(), ClientError> {
-        self.is_ours(&Done { attempt, code: exit_code }).map(drop)
+        self.report(&Done { attempt, code: exit_code, asks: Asks::NOTHING })
     }
 
-    /// Gives an attempt back: its task waits again at its old place.
+    /// Gives an attempt back: its task waits again at its old place, unless it was to stop.
     pub fn release(&mut self, attempt: Attempt) -> Result<(), ClientError> {
-        self.is_ours(&Release { attempt }).map(drop)
+        self.report(&Release { attempt })
     }
 
-    /// Extends an attempt's lease. False: it has expired, so stop the work.
-    pub fn beat(&mut self, attempt: Attempt) -> Result<bool, ClientError> {
-        self.is_ours(&Beat { attempt })
+    /// Extends an attempt's lease. Waits up to `wait`, in whole seconds and at most a day, whether the work is to stop;
+    /// less than the lease, which runs meanwhile.
+    pub fn beat(&mut self, attempt: Attempt, wait: Duration) -> Result<BeatAnswer, ClientError> {
+        let answer = self.ask(&Beat { attempt, seconds: Wait::of(wait) }, wait)?;
+        BeatAnswer::of(answer).map_err(ClientError::from)
     }
 
     fn send(&mut self, line: impl Display) -> Result<(), ClientError> {
@@ -140,11 +167,9 @@ impl Worker {
         self.answer(wait)
     }
 
-    /// Whether the attempt is still ours, by the daemon's answer to a request about it.
-    fn is_ours(&mut self, request: &impl Verb<Answer = Answer>) -> Result<bool, ClientError> {
+    fn report(&mut self, request: &impl Verb<Answer = Answer>) -> Result<(), ClientError> {
         match self.ask(request, Duration::ZERO)? {
-            Answer::Ok => Ok(true),
-            Answer::Lost => Ok(false),
+            Answer::Ok => Ok(()),
             other => Err(other.into()),
         }
     }

@@ -6,6 +6,10 @@ use std::fmt::{self, Display};
 use std::sync::Arc;
 use std::time::Duration;
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+
+use serde::{Deserialize, Serialize};
+
 use crate::model::{Attempt, Key, Row};
 use crate::task_line::single_task;
 use crate::wire::integer;
@@ -22,6 +26,8 @@ pub trait Argument: Sized + Display {
     const LIMITS: &'static str = "";
     /// Its value if it is left out; `None`: it must be there.
     const LEFT_OUT: Option<Self> = None;
+    /// It begins with its name and `=`, so that one before it may be left out.
+    const IS_NAMED: bool = false;
 
     /// `None`: it is beyond its limits.
     fn read(text: &str) -> Option<Self>;
@@ -48,6 +54,11 @@ impl<'a> Words<'a> {
     }
 
     pub(crate) fn take<A: Argument>(&mut self) -> Option<A> {
+        let is_named = |rest: &&str| rest.split(' ').next().unwrap_or_default().contains('=');
+        let is_another = !A::IS_NAMED && !A::TAKES_REST && self.0.as_ref().is_some_and(is_named);
+        if let Some(left_out) = A::LEFT_OUT.filter(|_| is_another) {
+            return Some(left_out);
+        }
         match if A::TAKES_REST { self.0.take() } else { self.word() } {
             Some(text) => A::read(text),
             None => A::LEFT_OUT,
@@ -265,6 +276,129 @@ impl Argument for FetcherName {
     fn read(text: &str) -> Option<Self> {
         is_line(text, 1, NAME_MAX_BYTES).then(|| Self(text.into()))
     }
+}
+
+/// Which fetchers' tasks a worker takes: `fetchers=NAME,NAME`, or `fetchers=*`. In names all but letters, digits, `-`,
+/// `_`, `.`, `~` and `@` is written as in a URL.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fetchers {
+    /// All; its worker is not told of whom a job is.
+    Unsaid,
+    All,
+    Of(Vec<Arc<str>>),
+}
+
+/// Most fetchers that one request names.
+pub const FETCHERS_MAX: usize = 100;
+const FETCHERS_WORD: &str = "fetchers=";
+
+impl Fetchers {
+    /// `None`: all.
+    pub fn named(self) -> Option<Vec<Arc<str>>> {
+        if let Self::Of(names) = self { Some(names) } else { None }
+    }
+}
+
+impl Argument for Fetchers {
+    const LIMITS: &'static str = "fetchers=NAME,NAME with at most 100 names, or fetchers=*";
+    const LEFT_OUT: Option<Self> = Some(Self::Unsaid);
+    const IS_NAMED: bool = true;
+
+    fn read(text: &str) -> Option<Self> {
+        let names = text.strip_prefix(FETCHERS_WORD)?;
+        if names == "*" {
+            return Some(Self::All);
+        }
+        let names: Vec<_> = names.split(',').map(unescaped).collect::<Option<_>>()?;
+        (names.len() <= FETCHERS_MAX).then_some(Self::Of(names))
+    }
+}
+
+impl Display for Fetchers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unsaid => Ok(()),
+            Self::All => write!(f, "{FETCHERS_WORD}*"),
+            Self::Of(names) => {
+                let names: Vec<String> = names.iter().map(|name| escaped(name)).collect();
+                write!(f, "{FETCHERS_WORD}{}", names.join(","))
+            }
+        }
+    }
+}
+
+/// What a worker asks for with the end of a job: `group-wait=120 group-delay=10/604800 not-before=7200 forget-group`, each
+/// at most once, in seconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Asks {
+    /// Nothing of the job's group starts for so long.
+    pub group_wait: Option<u32>,
+    /// From start to start in the group, and for how long that holds.
+    pub group_delay: Option<(u32, u32)>,
+    /// If the job failed, its task is tried again, but not before.
+    pub not_before: Option<u32>,
+    /// What workers asked for the group before is over.
+    pub forget_group: bool,
+}
+
+/// The longest of these times, in seconds: a year.
+pub const ASKED_SECONDS_MAX: u32 = 31_622_400;
+
+impl Asks {
+    pub const NOTHING: Self =
+        Self { group_wait: None, group_delay: None, not_before: None, forget_group: false };
+
+    /// Takes one of its words; `None`: it is none.
+    #[must_use]
+    pub fn with(self, word: &str) -> Option<Self> {
+        let seconds = |text| number(text).filter(|it: &u32| *it <= ASKED_SECONDS_MAX);
+        Some(match word.split_once('=') {
+            None if word == "forget-group" => Self { forget_group: true, ..self },
+            Some(("group-wait", it)) => Self { group_wait: Some(seconds(it)?), ..self },
+            Some(("not-before", it)) => Self { not_before: Some(seconds(it)?), ..self },
+            Some(("group-delay", it)) => {
+                let (delay, lasts) = it.split_once('/')?;
+                Self { group_delay: Some((seconds(delay)?, seconds(lasts)?)), ..self }
+            }
+            _ => return None,
+        })
+    }
+}
+
+impl Argument for Asks {
+    const TAKES_REST: bool = true;
+    const LIMITS: &'static str = "group-wait=SECONDS, group-delay=SECONDS/SECONDS, not-before=SECONDS, \
+                                  forget-group; up to 31622400 each";
+    const LEFT_OUT: Option<Self> = Some(Self::NOTHING);
+
+    fn read(text: &str) -> Option<Self> {
+        text.split(' ').try_fold(Self::NOTHING, Self::with)
+    }
+}
+
+impl Display for Asks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let words = [
+            self.group_wait.map(|it| format!("group-wait={it}")),
+            self.group_delay.map(|(delay, lasts)| format!("group-delay={delay}/{lasts}")),
+            self.not_before.map(|it| format!("not-before={it}")),
+            self.forget_group.then(|| "forget-group".to_owned()),
+        ];
+        f.write_str(&words.into_iter().flatten().collect::<Vec<_>>().join(" "))
+    }
+}
+
+const PLAIN: &AsciiSet =
+    &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~').remove(b'@');
+
+/// A fetcher's name as one word.
+pub(crate) fn escaped(name: &str) -> String {
+    utf8_percent_encode(name, PLAIN).to_string()
+}
+
+pub(crate) fn unescaped(word: &str) -> Option<Arc<str>> {
+    let name = percent_decode_str(word).decode_utf8().ok()?;
+    is_line(&name, 1, NAME_MAX_BYTES).then(|| name.into())
 }
 
 /// Writes what is inside.

@@ -4,8 +4,8 @@
 use bytes::{BufMut, BytesMut};
 
 use super::session::{Refused, VERSION};
-use crate::model::{Attempt, Idle, Row};
-use crate::verbs::VERBS;
+use crate::model::{About, Attempt, Idle, Row};
+use crate::verbs::{VERBS, escaped, unescaped};
 
 /// A job as it was handed out, byte for byte: a classic daemon may hand out text that is not UTF-8.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,11 +14,14 @@ pub struct Job {
     pub attempt: Option<Attempt>,
     pub key: Vec<u8>,
     pub payload: Vec<u8>,
+    /// Only if the worker [named fetchers](crate::verbs::Fetchers).
+    pub about: Option<About>,
 }
 
 impl Job {
     pub fn of(attempt: Option<Attempt>, Row { key, payload }: &Row) -> Self {
-        Self { attempt, key: key.as_str().into(), payload: payload.as_bytes().into() }
+        let (key, payload) = (key.as_str().into(), payload.as_bytes().into());
+        Self { attempt, key, payload, about: None }
     }
 
     /// The number of its attempt, for people and environments.
@@ -40,6 +43,8 @@ pub enum Answer {
     /// There is none, and why.
     NoJobs(Idle),
     Ok,
+    /// The attempt's job is to stop.
+    Stop,
     /// The attempt is no longer ours.
     Lost,
     /// Not done: a word for programs, and a text for people.
@@ -60,8 +65,10 @@ impl Answer {
                 let attempt = std::str::from_utf8(attempt).ok()?.parse().ok()?;
                 Self::Job(job(Some(Attempt(attempt)), rest?)?)
             }
+            (b"JOB-OF", Some(rest)) => Self::Job(job_of(rest)?),
             (b"NOJOBS", reason) => Self::NoJobs(idle(reason.unwrap_or_default())),
             (b"OK", None) => Self::Ok,
+            (b"STOP", None) => Self::Stop,
             (b"LOST", None) => Self::Lost,
             (b"ERROR", Some(rest)) => {
                 let (code, text) = split(rest);
@@ -88,12 +95,19 @@ impl Answer {
                 let greeting = ["HELLO ", VERSION, " ", env!("CARGO_PKG_VERSION")];
                 put(bytes, greeting.into_iter().chain(verbs));
             }
-            Self::Job(Job { attempt, key, payload }) => {
+            Self::Job(Job { attempt, key, payload, about }) => {
                 let attempt = attempt.map(|attempt| format!("{} ", attempt.0)).unwrap_or_default();
-                put(bytes, [b"JOB ", attempt.as_bytes(), key, b" ", payload]);
+                let about = about.as_ref().map(|about| {
+                    let (this, of) = about.tries();
+                    format!("{} {this} {of} ", escaped(&about.fetcher))
+                });
+                let word: &[u8] = if about.is_some() { b"JOB-OF " } else { b"JOB " };
+                let about = about.unwrap_or_default();
+                put(bytes, [word, attempt.as_bytes(), about.as_bytes(), key, b" ", payload]);
             }
             Self::NoJobs(why) => put_idle(bytes, *why),
             Self::Ok => put(bytes, ["OK"]),
+            Self::Stop => put(bytes, ["STOP"]),
             Self::Lost => put(bytes, ["LOST"]),
             Self::Error { code, text } => {
                 // A system error may have several lines, and a key in it any character.
@@ -133,6 +147,8 @@ fn idle(reasons: &[u8]) -> Idle {
             b"busy" => idle.busy = number.unwrap_or(0),
             b"delayed" => idle.delayed = number.unwrap_or(0),
             b"held" => idle.held = number.unwrap_or(0),
+            b"groups" => idle.groups = number.unwrap_or(0),
+            b"others" => idle.others = number.unwrap_or(0),
             b"due" => idle.due = number,
             _ => {}
         }
@@ -140,13 +156,15 @@ fn idle(reasons: &[u8]) -> Idle {
     idle
 }
 
-fn put_idle(bytes: &mut BytesMut, Idle { paused, busy, delayed, held, due }: Idle) {
+fn put_idle(bytes: &mut BytesMut, Idle { paused, busy, delayed, held, groups, others, due }: Idle) {
     let some = |number: u32| (number > 0).then_some(number);
     let reasons = [
         ("paused", paused),
         ("busy", some(busy)),
         ("delayed", some(delayed)),
         ("held", some(held)),
+        ("groups", some(groups)),
+        ("others", some(others)),
         ("due", due),
     ];
     let reasons =
@@ -154,11 +172,27 @@ fn put_idle(bytes: &mut BytesMut, Idle { paused, busy, delayed, held, due }: Idl
     put(bytes, std::iter::once("NOJOBS".to_owned()).chain(reasons));
 }
 
+/// A job with what its worker is told besides.
+fn job_of(text: &[u8]) -> Option<Job> {
+    let mut rest = text;
+    let mut word = || {
+        let (word, after) = split(rest);
+        rest = after?;
+        std::str::from_utf8(word).ok()
+    };
+    let attempt = Attempt(word()?.parse().ok()?);
+    let fetcher = unescaped(word()?)?;
+    let (this, of): (u32, u32) = (word()?.parse().ok()?, word()?.parse().ok()?);
+    let about = About { fetcher, retry: this.checked_sub(1)?, retries: of.checked_sub(1)? };
+    job(Some(attempt), rest).map(|job| Job { about: Some(about), ..job })
+}
+
 /// A payload may begin with a space, and be empty.
 fn job(attempt: Option<Attempt>, text: &[u8]) -> Option<Job> {
     let (key, payload) = split(text);
     let payload = payload.unwrap_or_default();
-    (!key.is_empty()).then(|| Job { attempt, key: key.to_vec(), payload: payload.to_vec() })
+    let (key, payload) = (key.to_vec(), payload.to_vec());
+    (!key.is_empty()).then_some(Job { attempt, key, payload, about: None })
 }
 
 #[cfg(test)]
@@ -166,7 +200,8 @@ mod tests {
     use super::*;
 
     fn job(attempt: Option<i64>, key: &str, payload: &str) -> Answer {
-        Answer::Job(Job { attempt: attempt.map(Attempt), key: key.into(), payload: payload.into() })
+        let (key, payload) = (key.into(), payload.into());
+        Answer::Job(Job { attempt: attempt.map(Attempt), key, payload, about: None })
     }
 
     /// Every answer is distinguished from every other, and a payload is kept byte for byte.
@@ -183,7 +218,14 @@ mod tests {
             ("NOJOBS busy", Idle::default()),
             (
                 "NOJOBS busy 3 asleep 4 delayed 2 held 1 due 60",
-                Idle { paused: None, busy: 3, delayed: 2, held: 1, due: Some(60) },
+                Idle {
+                    paused: None,
+                    busy: 3,
+                    delayed: 2,
+                    held: 1,
+                    due: Some(60),
+                    ..Idle::default()
+                },
             ),
         ] {
             assert_eq!(read(line), Some(Answer::NoJobs(idle)), "{line}");

@@ -54,6 +54,8 @@ pub enum ErrorCode {
     Unsupported,
     Held,
     Listed,
+    /// A classic worker has the job.
+    Classic,
     /// Another worker has it by now.
     Stale,
     Unknown,
@@ -112,8 +114,8 @@ pub(super) fn hello(line: &[u8]) -> Result<LeaseHolder, Refused> {
 pub const ADD_LINE_MAX_BYTES: usize = 1024 * 1024 + 8 * 1024;
 /// `ADD`s that came together and are done in one step.
 const ADDS_MAX: usize = 256;
-/// Longest `READY` with its end.
-const READY_MAX_BYTES: usize = 16;
+/// Longest `READY` with its end that may belong to a `DONE`; a longer one is a step of its own.
+const READY_MAX_BYTES: usize = 4_096;
 
 /// One step: a request, or several that came together and share a transaction.
 #[derive(Debug, Clone, PartialEq, Eq)]

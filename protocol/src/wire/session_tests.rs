@@ -117,9 +117,9 @@ fn the_first_line_decides() {
 /// Every request is read as it is written, whatever its line contains.
 #[test]
 fn lines_are_requests() {
-    let as_written = "READY|READY 86400|DONE 9223372036854775807 -9223372036854775808|BEAT 12|RELEASE 12|QUIT|STATUS|WHY é\t|\
+    let as_written = "READY|READY 86400|DONE 9223372036854775807 -9223372036854775808|BEAT 12|BEAT 12 20|RELEASE 12|QUIT|STATUS|WHY é\t|\
         QUEUE 10000|LOG 1|HEALTH|METRICS|REQUEUE alpha|RETRY alpha|RETRY-OF alpha my list|HOLD a -|HOLD a 315360000 why  not|\
-        UNHOLD a|UNHOLD-ALL a|BUMP a|FORGET a|CANCEL a|ADD a  1  x|PAUSE|RESUME|DRAIN|ACCEPT-INPUT|RUN-FETCHER links";
+        UNHOLD a|UNHOLD-ALL a|HOLD-FETCHER f 7 why  not|UNHOLD-FETCHER f|BUMP a|FORGET a|CANCEL a|CANCEL-RUNNING a|ADD a  1  x|PAUSE|RESUME|DRAIN|ACCEPT-INPUT|RUN-FETCHER links";
     let otherwise = [
         ("READY 0", "READY"),
         ("DONE 007 +7", "DONE 7 7"),
@@ -138,8 +138,14 @@ fn lines_are_requests() {
 #[test]
 fn an_end_and_the_next_job_are_one_step() {
     let next = |seconds| {
-        let done = Done { attempt: Attempt(1), code: 7 };
-        Step::DoneReady(done, Ready { seconds: Wait::of(Duration::from_secs(seconds)) })
+        let done = Done { attempt: Attempt(1), code: 7, asks: crate::verbs::Asks::NOTHING };
+        Step::DoneReady(
+            done,
+            Ready {
+                seconds: Wait::of(Duration::from_secs(seconds)),
+                fetchers: crate::verbs::Fetchers::Unsaid,
+            },
+        )
     };
     assert_eq!(session(b"DONE 1 7\nREADY\n"), [Ok(next(0))]);
     assert_eq!(session(b"DONE 1 7\nREADY 86400\n"), [Ok(next(86_400))]);
@@ -155,7 +161,7 @@ fn bad_lines_are_faults() {
     let too_long = format!("HOLD a - {}", "x".repeat(1_001));
     let bad = "| |READY |READY -1|READY +1|READY 86401|READY 1 2|READY 99999999999999999999|READY\r|ready|\
         DONE|DONE 1|DONE 1 |DONE 1 x|DONE x 0|DONE -1 0|DONE +1 0|DONE 1 0 more|DONE 1  0|DONE 9223372036854775808 0|\
-        DONE 1 9223372036854775808|DONE 0x1 0|DONE ١ 0|BEAT|BEAT |BEAT 1 2|BEAT one|RELEASE|RELEASE -1|QUIT now|STATUS x|\
+        DONE 1 9223372036854775808|DONE 0x1 0|DONE ١ 0|BEAT|BEAT |BEAT 1 86401|BEAT 1 2 3|BEAT one|RELEASE|RELEASE -1|QUIT now|STATUS x|\
         WHY|WHY |WHY a b|QUEUE|QUEUE 0|QUEUE 10001|LOG -1|HOLD a|HOLD a 315360001|HOLD a - why\tnot|RETRY|RETRY a b|RETRY-OF a|\
         RETRY-OF a b\t|PAUSE 1|RESUME 1|DRAIN 1|ACCEPT-INPUT 1|RUN-FETCHER|RUN-FETCHER |RUN-FETCHER a\u{7}|GET / HTTP/1.1";
     for line in bad.split('|').chain([&*too_long]) {
@@ -224,12 +230,13 @@ fn answers_are_lines() {
         Answer::NoJobs(Idle { paused: Some(2), due: Some(0), ..Idle::default() }),
         Answer::NoJobs(Idle { busy: 3, delayed: 2, held: 1, ..Idle::default() }),
         Answer::Ok,
+        Answer::Stop,
         Answer::Lost,
         Refused::new(ErrorCode::Busy, "two\r\nlines").into(),
     ] {
         answer.encode(&mut bytes);
     }
-    let text = "JOB 7 alpha  0 1\nJOB alpha  0 1\nNOJOBS\nNOJOBS paused 2 due 0\nNOJOBS busy 3 delayed 2 held 1\nOK\nLOST\nERROR busy two  lines\n";
+    let text = "JOB 7 alpha  0 1\nJOB alpha  0 1\nNOJOBS\nNOJOBS paused 2 due 0\nNOJOBS busy 3 delayed 2 held 1\nOK\nSTOP\nLOST\nERROR busy two  lines\n";
     assert_eq!(bytes, text.as_bytes());
 }
 

@@ -5,7 +5,6 @@ use crate::place::Turn;
 use crate::record::Millis;
 use crate::records::{From, Outset, Records, StoreResult, Stored};
 use crate::rules;
-use crate::rules::dispatch::Scope;
 
 impl<S: Records> Engine<S> {
     /// The wall clock was set by `by`: due times keep their distance, and lie no further ahead than their delay. Called
@@ -32,7 +31,8 @@ impl<S: Records> Engine<S> {
         self.begin(&Outset { only_reads: true, ..Outset::default() }).await?;
         self.in_batch(now, async |it| {
             it.only_reads = true;
-            Ok(!it.store.next(From::Dues, None, &Scope::All, 1).await?.is_empty())
+            let has_groups = it.next_opening().await?.is_some();
+            Ok(has_groups || !it.store.next(From::Dues, None, 1).await?.is_empty())
         })
         .await
     }
@@ -45,23 +45,26 @@ impl<S: Records> Batch<'_, S> {
         self.context.clock = self.header.clock;
         // Keys that have followed do not change again, so it may start over.
         let behind = self.memo.followed.take().filter(|_| by == 0);
-        let mut next = self.store.next(From::Dues, behind.as_ref(), &Scope::All, STEP_KEYS).await?;
+        let mut next = self.store.next(From::Dues, behind.as_ref(), STEP_KEYS).await?;
         let is_more = next.len() == STEP_KEYS;
         self.memo.followed = next.last().filter(|_| is_more).cloned();
         // What came due while no daemon ran is handled in the order in which it came due.
         next.sort_by_key(|stored| stored.place.due);
         self.wake_each(next);
-        Ok(is_more)
+        Ok(is_more || by == 0 && self.follow_groups().await?)
     }
 
-    /// Ends the holds and delays that are over, of a bounded number of keys.
+    /// Ends the holds and delays that are over, of a bounded number of keys, and forgets old ones.
     pub(super) async fn wake(&mut self) -> StoreResult<()> {
         self.flush().await?;
-        let mut due =
-            self.store.next(From::Due(self.context.now), None, &Scope::All, STEP_KEYS).await?;
+        let mut due = self.store.next(From::Due(self.context.now), None, STEP_KEYS).await?;
         due.extend(self.ahead_of_now(STEP_KEYS).await?);
         self.wake_each(due);
-        Ok(())
+        self.sort_some().await?;
+        self.open_groups().await?;
+        self.flush().await?;
+        self.follow_hold_rules().await?;
+        self.forget_old().await
     }
 
     fn wake_each(&mut self, due: Vec<Stored>) {
@@ -77,9 +80,9 @@ impl<S: Records> Batch<'_, S> {
             return Ok(Vec::new());
         }
         let now = Turn::Started(self.context.seconds());
-        let mut ahead = self.store.next(From::Later(now), None, &Scope::All, count).await?;
+        let mut ahead = self.store.next(From::Later(now), None, count).await?;
         let since = Turn::Never(self.context.latest_since());
-        let later = self.store.next(From::Later(since), None, &Scope::All, count).await?;
+        let later = self.store.next(From::Later(since), None, count).await?;
         let never_ran = |it: &Stored| matches!(it.place.order, Some(Turn::Never(_)));
         ahead.extend(later.into_iter().take_while(never_ran));
         Ok(ahead)
@@ -89,11 +92,13 @@ impl<S: Records> Batch<'_, S> {
     /// requests, and flushing the batch first would make them look up the next keys again. So its changes are only seen
     /// by the next look.
     pub(super) async fn next_hold_end(&mut self) -> StoreResult<Option<u64>> {
-        if !self.ahead_of_now(1).await?.is_empty() {
+        let is_due = self.is_sorting() || self.is_pass_due();
+        if is_due || !self.ahead_of_now(1).await?.is_empty() {
             return Ok(Some(0));
         }
-        let due = self.store.next(From::Due(Millis::MAX), None, &Scope::All, 1).await?;
+        let due = self.store.next(From::Due(Millis::MAX), None, 1).await?;
         let due = due.first().and_then(|stored| stored.place.due);
+        let due = due.into_iter().chain(self.hold_rules_due()).min();
         Ok(due.map(|due| seconds_left(due, self.context.now)))
     }
 }

@@ -6,6 +6,7 @@ use std::collections::{BTreeSet, HashMap};
 use foldhash::fast::RandomState;
 use shiftboss_protocol::model::{Attempt, Key};
 
+use super::groups::{Footprint, Step};
 use crate::attempt::EndedAttempt;
 use crate::context::Context;
 use crate::counts::Tally;
@@ -26,6 +27,8 @@ struct Slot {
     stored: Option<Box<Stored>>,
     record: Box<Record>,
     place: Place,
+    /// As far as its groups know.
+    footprint: Footprint,
     is_changed: bool,
     is_forgotten: bool,
     /// It was forgotten in this batch; if it is known again since, it counts as a new key.
@@ -78,7 +81,7 @@ impl Desk {
         match self.slot_of(&stored.record.key) {
             Some(slot) => slot,
             None => {
-                let (record, place) = (stored.record.clone(), stored.place);
+                let (record, place) = (stored.record.clone(), stored.place.clone());
                 self.push(Some(Box::new(stored)), record, place)
             }
         }
@@ -96,7 +99,16 @@ impl Desk {
             self.by_attempt.insert(flight.attempt, at);
         }
         let (is_changed, is_forgotten, was_forgotten) = (false, false, false);
-        self.slots.push(Slot { stored, record, place, is_changed, is_forgotten, was_forgotten });
+        let footprint = Footprint::of(&record, &place);
+        self.slots.push(Slot {
+            stored,
+            record,
+            place,
+            footprint,
+            is_changed,
+            is_forgotten,
+            was_forgotten,
+        });
         at
     }
 
@@ -131,18 +143,25 @@ impl Desk {
         self.slots.iter().filter(|slot| slot.is_changed).map(more).sum()
     }
 
-    /// A record has changed, and so may its place, which is returned.
-    pub(super) fn changed(&mut self, slot: usize, context: &Context) -> Place {
+    /// A record has changed, and so may its place. Returns what its groups must learn of that, and its turn.
+    pub(super) fn changed(
+        &mut self,
+        slot: usize,
+        context: &Context,
+    ) -> (Option<Step>, Option<Turn>) {
         self.leave(slot);
         let it = &mut self.slots[slot];
-        let place = it.record.place(context);
-        (it.place, it.is_changed, it.is_forgotten) = (place, true, false);
+        (it.place, it.is_changed, it.is_forgotten) = (it.record.place(context), true, false);
+        let place = &it.place;
         if let Some(turn) = place.order {
             let set = if place.classic_held { &mut self.held } else { &mut self.order };
             set.insert((rank(&it.record, turn), slot));
             self.lane.extend(place.lane.map(|lane| (lane, slot)));
         }
-        place
+        let now = Footprint::of(&it.record, &it.place);
+        let step = (it.footprint != now)
+            .then(|| Step { before: std::mem::replace(&mut it.footprint, now.clone()), now });
+        (step, it.place.order)
     }
 
     fn leave(&mut self, slot: usize) {
@@ -161,12 +180,13 @@ impl Desk {
         }
     }
 
-    pub(super) fn forget(&mut self, slot: usize) {
+    pub(super) fn forget(&mut self, slot: usize) -> Step {
         self.leave(slot);
         let it = &mut self.slots[slot];
         *it.record = Record::new(it.record.key.clone());
         (it.place, it.is_changed) = (Place::default(), true);
         (it.is_forgotten, it.was_forgotten) = (true, true);
+        Step { before: std::mem::take(&mut it.footprint), now: Footprint::default() }
     }
 
     /// Changed keys that are ready, the first one first.
@@ -213,8 +233,8 @@ impl Desk {
         }
     }
 
-    pub(super) fn place(&self, slot: usize) -> Place {
-        self.slots[slot].place
+    pub(super) fn place(&self, slot: usize) -> &Place {
+        &self.slots[slot].place
     }
 
     /// How the counts change with everything that is not saved yet.

@@ -1,15 +1,18 @@
 //! Which key is handed out: the first among the store's next keys and those that became ready in this batch; or, while
 //! its credit lasts, the first of the lane.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use shiftboss_protocol::model::Row;
+use foldhash::fast::RandomState;
+use shiftboss_protocol::model::{About, Row};
 
 use super::{Batch, Carried, STEP_KEYS, used_up};
 use crate::credit::Credit;
+use crate::groups::GroupId;
 use crate::operation::{Dispatch, Dispatched};
-use crate::record::{Record, Task};
+use crate::place::Line;
+use crate::record::{FetcherId, Record, Task};
 use crate::records::{From, Outset, Payload, Records, StoreResult};
 use crate::rules::dispatch::{self, Scope};
 use crate::rules::leases;
@@ -33,6 +36,11 @@ impl<S: Records> Batch<'_, S> {
     pub(super) async fn dispatch(&mut self, it: Dispatch) -> Carried<Dispatched> {
         let Dispatch { holder, fetchers } = it;
         let scope = self.scope(fetchers);
+        match self.is_routed(&scope).await? {
+            Ok(true) => {}
+            Ok(false) => return Ok(Ok(Dispatched::Later)),
+            Err(rejected) => return Ok(Err(rejected)),
+        }
         loop {
             let (slot, task, is_of_lane) = match self.choose(&scope).await? {
                 Choice::Task { slot, task, is_of_lane } => (slot, task, is_of_lane),
@@ -59,8 +67,16 @@ impl<S: Records> Batch<'_, S> {
             self.changed(slot);
             self.desk.note_attempt(attempt, slot);
             let key = self.desk.record(slot).key.clone();
-            return Ok(Ok(Dispatched::Job(attempt, Row { key, payload })));
+            return Ok(Ok(Dispatched::Job(attempt, Row { key, payload }, self.about(slot, task))));
         }
+    }
+
+    fn about(&self, slot: usize, task: Task) -> About {
+        let fetcher = self.context.fetcher(task.fetcher());
+        let retries = self.context.settings.retries.of(&fetcher).map_or(0, |rule| rule.most);
+        let retried = self.desk.record(slot).extras.retries.iter();
+        let retry = retried.filter(|it| it.task == task).map(|it| it.number).next();
+        About { fetcher, retry: retry.unwrap_or(0), retries }
     }
 
     pub(super) async fn has_work(&mut self) -> StoreResult<bool> {
@@ -89,7 +105,7 @@ impl<S: Records> Batch<'_, S> {
         })
     }
 
-    fn scope(&self, fetchers: Option<Vec<Arc<str>>>) -> Scope {
+    pub(super) fn scope(&self, fetchers: Option<Vec<Arc<str>>>) -> Scope {
         match fetchers {
             None => Scope::All,
             Some(names) => {
@@ -103,16 +119,22 @@ impl<S: Records> Batch<'_, S> {
             return Ok(Choice::Nothing);
         }
         self.step_over_leaving().await?;
+        self.open_groups().await?;
         while self.in_vain < STEP_KEYS && !self.is_edited {
             let Some((slot, is_of_lane)) = self.first(scope).await? else {
-                return Ok(Choice::Nothing);
+                // More groups may be open by now than one batch opens.
+                let has_more = self.groups.has_more;
+                return Ok(if has_more { Choice::Later } else { Choice::Nothing });
             };
             let slot = self.whole(slot).await?;
             // A key whose run is being deleted, or whose start was set by a clock that was ahead, is saved at its new
-            // place.
-            match dispatch::next_task(self.desk.record(slot), scope, &self.context) {
-                Some(task) => return Ok(Choice::Task { slot, task, is_of_lane }),
-                None => self.pass(slot),
+            // place; so is one whose next task has another group since.
+            let open = self.open_part(slot, scope);
+            match dispatch::next_task(self.desk.record(slot), &open, &self.context) {
+                Some(task) if self.may_go(slot, &open) => {
+                    return Ok(Choice::Task { slot, task, is_of_lane });
+                }
+                _ => self.pass(slot),
             }
         }
         Ok(Choice::Later)
@@ -120,6 +142,8 @@ impl<S: Records> Batch<'_, S> {
 
     /// The first key, and whether it is from the lane.
     async fn first(&mut self, scope: &Scope) -> StoreResult<Option<(usize, bool)>> {
+        self.settle_groups().await?;
+        self.load_changed_groups().await?;
         let is_fair = self.context.settings.is_fair;
         let credit = Credit::new(self.context.settings.bump_share, self.header.credit);
         if is_fair
@@ -129,7 +153,7 @@ impl<S: Records> Batch<'_, S> {
             return Ok(Some((slot, true)));
         }
         let first = self.first_of_order(scope).await?;
-        let held = if is_fair { None } else { self.first_held(scope).await? };
+        let held = if is_fair { None } else { self.first_held().await? };
         Ok(self.desk.first_of(first, held).map(|slot| (slot, false)))
     }
 
@@ -157,24 +181,100 @@ impl<S: Records> Batch<'_, S> {
     }
 
     async fn first_of_lane(&mut self, scope: &Scope) -> StoreResult<Option<usize>> {
-        let stored = self.first_stored(From::Lane, scope).await?;
-        let stored = stored.and_then(|slot| Some((self.desk.place(slot).lane?, slot)));
-        let mut changed = self.desk.lane();
-        let changed =
-            changed.find(|(_, slot)| self.desk.record(*slot).has_work(scope, &self.context));
-        Ok(stored.into_iter().chain(changed).min().map(|(_, slot)| slot))
+        let mut first: Option<(i64, usize)> = None;
+        for line in scope.lines(true) {
+            for slot in self.firsts_of_line(line).await? {
+                let stored = self.desk.place(slot).lane.map(|lane| (lane, slot));
+                first = first.into_iter().chain(stored).min();
+            }
+        }
+        let changed = self.desk.lane().find(|(_, slot)| self.may_go(*slot, scope));
+        Ok(first.into_iter().chain(changed).min().map(|(_, slot)| slot))
     }
 
     async fn first_of_order(&mut self, scope: &Scope) -> StoreResult<Option<usize>> {
-        let stored = self.first_stored(From::Order, scope).await?;
-        let has_work = |slot: &usize| self.desk.record(*slot).has_work(scope, &self.context);
-        let changed = self.desk.ready().find(has_work);
-        Ok(self.desk.first_of(stored, changed))
+        let mut first = None;
+        for line in scope.lines(false) {
+            for slot in self.firsts_of_line(line).await? {
+                first = self.desk.first_of(first, Some(slot));
+            }
+        }
+        let changed = self.desk.ready().find(|slot| self.may_go(*slot, scope));
+        Ok(self.desk.first_of(first, changed))
+    }
+
+    /// The first of a line's keys without a group that this batch has not changed, and the first ones of open groups.
+    async fn firsts_of_line(&mut self, line: Line) -> StoreResult<Vec<usize>> {
+        let mut firsts: Vec<usize> =
+            self.first_stored(From::Line(line)).await?.into_iter().collect();
+        if !self.has_groups() {
+            return Ok(firsts);
+        }
+        // Groups that this batch has touched have other first keys than the store says.
+        while let Some(slot) = self.first_stored(From::Heads(line)).await? {
+            let group = self.desk.place(slot).group_in(line);
+            let Some(group) = group.filter(|it| !self.groups.touched.contains(it)) else {
+                self.ahead.step_over(From::Heads(line));
+                continue;
+            };
+            self.load_groups(&[group]).await?;
+            if self.groups.is_open(group) {
+                firsts.push(slot);
+                break;
+            }
+            // It is closed by other limits than when it was saved.
+            self.change_group(group, |_, _| ());
+        }
+        let touched: Vec<GroupId> = self.groups.touched.iter().copied().collect();
+        self.load_groups(&touched).await?;
+        for group in touched {
+            if self.groups.is_open(group) {
+                firsts.extend(self.first_stored(From::Group(group, line)).await?);
+            }
+        }
+        Ok(firsts)
+    }
+
+    /// Whether the key has a task for these workers, of no group or of one that is open.
+    fn may_go(&self, slot: usize, scope: &Scope) -> bool {
+        let open = self.open_part(slot, scope);
+        let fetcher = dispatch::next_fetcher(self.desk.record(slot), &open, &self.context);
+        fetcher.is_some_and(|it| self.is_open_for(slot, it))
+    }
+
+    fn is_open_for(&self, slot: usize, fetcher: FetcherId) -> bool {
+        let group = self.desk.record(slot).group_of(fetcher).filter(|_| self.has_groups());
+        group.is_none_or(|group| self.groups.is_open(group))
+    }
+
+    /// Of the fetchers that workers named, those whose tasks of the key may start now. Anybody gets the task whose turn it
+    /// is, or none of the key.
+    fn open_part(&self, slot: usize, scope: &Scope) -> Scope {
+        match scope {
+            Scope::Fetchers(fetchers) if self.has_groups() => {
+                let open = fetchers.iter().filter(|it| self.is_open_for(slot, **it));
+                Scope::Fetchers(open.copied().collect())
+            }
+            scope => scope.clone(),
+        }
+    }
+
+    /// Loads the groups of keys that changed and are ready.
+    async fn load_changed_groups(&mut self) -> StoreResult<()> {
+        if !self.has_groups() {
+            return Ok(());
+        }
+        let groups = self.desk.ready().flat_map(|slot| {
+            let place = self.desk.place(slot);
+            place.group.into_iter().chain(place.routes.iter().filter_map(|it| it.group))
+        });
+        let groups: Vec<GroupId> = groups.collect();
+        self.load_groups(&groups).await
     }
 
     /// With `--classic`: the first key that has been out for more than 12 hours.
-    async fn first_held(&mut self, scope: &Scope) -> StoreResult<Option<usize>> {
-        let stored = self.first_stored(From::ClassicHeld, scope).await?;
+    async fn first_held(&mut self) -> StoreResult<Option<usize>> {
+        let stored = self.first_stored(From::ClassicHeld).await?;
         let first = self.desk.first_of(stored, self.desk.held().next());
         let (lease, now) = (self.context.settings.lease_seconds, self.context.seconds());
         let started =
@@ -183,35 +283,24 @@ impl<S: Records> Batch<'_, S> {
     }
 
     /// The first of those keys that this batch has not changed.
-    async fn first_stored(&mut self, from: From, scope: &Scope) -> StoreResult<Option<usize>> {
+    async fn first_stored(&mut self, from: From) -> StoreResult<Option<usize>> {
         let count = self.ahead.count;
-        let looks = &mut self.ahead.looks;
-        let at = match looks.iter().position(|look| look.from == from && look.scope == *scope) {
-            Some(at) => at,
-            None => {
-                looks.push(Look {
-                    from,
-                    scope: scope.clone(),
-                    next: VecDeque::new(),
-                    last: None,
-                    is_all: false,
-                    count,
-                });
-                looks.len() - 1
-            }
-        };
-        let look = &mut looks[at];
         loop {
+            let look = self.ahead.looks.entry(from).or_insert_with(|| Look::new(count));
             // A changed key has its place among the changed ones, and is not looked at here again.
-            while look.next.front().is_some_and(|slot| self.desk.is_changed(*slot)) {
+            while let Some(slot) = look.next.front().filter(|slot| self.desk.is_changed(**slot)) {
+                if let From::Heads(line) = from {
+                    let stored = self.desk.stored(*slot);
+                    self.groups.touched.extend(stored.and_then(|it| it.place.group_in(line)));
+                }
                 look.next.pop_front();
             }
             if !look.next.is_empty() || look.is_all {
                 return Ok(look.next.front().copied());
             }
-            let front = self.memo.leaving.as_ref().filter(|_| from == From::Order);
+            let front = self.memo.leaving.as_ref().filter(|_| from == From::Line(Line::ORDER));
             let behind = look.last.and_then(|slot| self.desk.stored(slot)).or(front);
-            let next = self.store.next(from, behind, scope, look.count).await?;
+            let next = self.store.next(from, behind, look.count).await?;
             look.is_all = next.len() < look.count;
             // Some had nothing: load more at once.
             look.count = look.count.max(look.count.saturating_mul(2).min(STEP_KEYS));
@@ -224,7 +313,7 @@ impl<S: Records> Batch<'_, S> {
 /// The next keys of the store, as far as they were looked up, by kind.
 #[derive(Debug, Default)]
 pub(super) struct Ahead {
-    looks: Vec<Look>,
+    looks: HashMap<From, Look, RandomState>,
     /// The front was [stepped over](Batch::step_over_leaving) in this batch.
     has_stepped: bool,
     pub(super) count: usize,
@@ -232,8 +321,6 @@ pub(super) struct Ahead {
 
 #[derive(Debug)]
 struct Look {
-    from: From,
-    scope: Scope,
     /// Their slots on the desk.
     next: VecDeque<usize>,
     last: Option<usize>,
@@ -241,13 +328,26 @@ struct Look {
     count: usize,
 }
 
+impl Look {
+    fn new(count: usize) -> Self {
+        Self { next: VecDeque::new(), last: None, is_all: false, count }
+    }
+}
+
 impl Ahead {
     pub(super) fn of(outset: &Outset) -> Self {
-        Self { looks: Vec::new(), has_stepped: false, count: outset.next.max(1) }
+        Self { looks: HashMap::default(), has_stepped: false, count: outset.next.max(1) }
     }
 
     pub(super) fn clear(&mut self) {
         self.looks.clear();
+    }
+
+    /// The first of these keys is not looked at again.
+    fn step_over(&mut self, from: From) {
+        if let Some(look) = self.looks.get_mut(&from) {
+            look.next.pop_front();
+        }
     }
 }
 

@@ -10,12 +10,15 @@ use crate::credit::BUMPS_MAX;
 use crate::error::Rejected;
 use crate::operation::{
     Ack, Added, Bump, Bumped, Cancelled, Complete, CompleteAttempt, ExpiredLease, Forgotten,
-    HOLDS_MAX, Held, Hold, JobEnd, Requeued, Retried, Retry, Undo,
+    HOLDS_MAX, Held, Hold, JobEnd, Requeued, Retried, Retry, Stopped, Undo,
 };
-use crate::record::{FetcherId, SingleStatus, Singles, Task};
+use crate::place::Line;
+use crate::record::{FetcherId, Flight, SingleStatus, Singles, Task};
 use crate::records::{Edit, From, Name, Records, StoreResult, Stored};
 use crate::rules::dispatch::Scope;
-use crate::rules::{bumps, completion, dispatch, edits, holds, leases, lists, retries, singles};
+use crate::rules::{
+    bumps, completion, dispatch, edits, holds, leases, lists, retries, singles, stops,
+};
 
 /// Most single tasks of one key that are cancelled or put back at once: a request waits for no more of them.
 const SINGLES_AT_ONCE: usize = 10_000;
@@ -158,7 +161,12 @@ impl<S: Records> Batch<'_, S> {
             return Ok(Ack::Unknown);
         };
         if completion::is_out(self.desk.record(slot), attempt) {
-            self.take_back(slot, Outcome::Released);
+            if stops::is_asked(self.desk.record(slot)) {
+                let ended = self.change(slot, |record, context| stops::cancel(record, context));
+                self.end(slot, ended);
+            } else {
+                self.take_back(slot, Outcome::Released);
+            }
             return Ok(Ack::Recorded);
         }
         let ended = self.ended(attempt).await?;
@@ -175,7 +183,7 @@ impl<S: Records> Batch<'_, S> {
             self.news.has_lease = true;
             self.memo.must_write = self.only_reads;
         }
-        Ok(Ack::Recorded)
+        Ok(if stops::is_asked(self.desk.record(slot)) { Ack::Stopping } else { Ack::Recorded })
     }
 
     pub(super) async fn undo(&mut self, it: Undo) -> StoreResult<bool> {
@@ -206,6 +214,7 @@ impl<S: Records> Batch<'_, S> {
             key: attempt.key.clone(),
             worker: attempt.worker.clone().unwrap_or_default(),
             dead_letter: is_dead_letter,
+            cancelled: attempt.outcome == Outcome::Cancelled,
             single: attempt.task.fetcher() == FetcherId::TASKS,
         };
         self.end(slot, Some(attempt));
@@ -218,6 +227,21 @@ impl<S: Records> Batch<'_, S> {
             Some(attempt) => Requeued::Back(attempt),
             None if self.desk.record(slot).is_listed() => Requeued::NotInFlight,
             None => Requeued::Unknown,
+        })
+    }
+
+    pub(super) async fn stop(&mut self, key: Key) -> StoreResult<Stopped> {
+        let slot = self.slot(key).await?;
+        let is_asked = self.change(slot, |record, _| stops::ask(record));
+        self.news.has_stop |= is_asked;
+        let record = self.desk.record(slot);
+        let holder =
+            |flight: &Flight| Some((flight.attempt, flight.holder.as_ref()?.worker.clone()));
+        Ok(match record.flight.as_ref().and_then(holder) {
+            Some((attempt, worker)) if is_asked => Stopped::Asked { attempt, worker },
+            _ if record.is_in_flight(&self.context) => Stopped::Classic,
+            _ if record.is_listed() => Stopped::NotInFlight,
+            _ => Stopped::Unknown,
         })
     }
 
@@ -266,7 +290,7 @@ impl<S: Records> Batch<'_, S> {
             false => self.count_bumped().saturating_sub(1),
             true => {
                 self.flush().await?;
-                let lane = self.store.next(From::Lane, None, &Scope::All, BUMPS_MAX).await?;
+                let lane = self.store.next(From::Line(Line::LANE), None, BUMPS_MAX).await?;
                 let goes = |it: &Stored| {
                     let is_before = it.place.lane.is_some_and(|lane| lane < number);
                     is_before
@@ -285,7 +309,8 @@ impl<S: Records> Batch<'_, S> {
         }
         let forgotten = lists::forget(self.desk.record(slot));
         if forgotten == Forgotten::Forgotten {
-            self.desk.forget(slot);
+            let step = self.desk.forget(slot);
+            self.groups.steps.push(step);
         }
         Ok(forgotten)
     }
@@ -341,7 +366,7 @@ impl<S: Records> Batch<'_, S> {
         let mut slot = self.slot(key.clone()).await?;
         if self.desk.record(slot).singles.waiting > 0 {
             self.flush().await?;
-            slot = self.slot(key).await?;
+            slot = self.slot(key.clone()).await?;
             if let Some(key) = self.desk.id(slot)
                 && let Some(number) = self.store.waiting_single(key, &payload).await?
             {
@@ -362,7 +387,9 @@ impl<S: Records> Batch<'_, S> {
         self.header.last_single = number;
         self.header.last_since = self.context.next_since(self.header.last_since);
         let since = if self.context.settings.is_fair { self.header.last_since } else { 0 };
-        self.change(slot, |record, _| singles::add(record, number, since, payload, id));
+        let group = self.name_group(key.as_str(), &payload);
+        let task = singles::Added { payload, id, group };
+        self.change(slot, |record, _| singles::add(record, number, since, task));
         self.singles = Some(singles.saturating_add(1));
         Ok(Ok(Added::Added(number)))
     }

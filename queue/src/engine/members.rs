@@ -55,6 +55,8 @@ pub enum Forgetting {
 pub struct News {
     /// Keys wait that did not before: other daemons may have work.
     pub has_work: bool,
+    /// A job is to stop, whose worker another daemon may serve.
+    pub has_stop: bool,
     /// This daemon now keeps a lease that was another member's.
     pub has_lease: bool,
     /// Fetchers that were taken over, with their former owners.
@@ -64,6 +66,7 @@ pub struct News {
 impl News {
     pub(super) fn add(&mut self, more: Self) {
         self.has_work |= more.has_work;
+        self.has_stop |= more.has_stop;
         self.has_lease |= more.has_lease;
         self.taken.extend(more.taken);
     }
@@ -150,6 +153,7 @@ impl<S: Records> Batch<'_, S> {
                 all.extend(self.store.documents(MEMBER.name()).await?);
             }
             self.memo.members = Some(Members::read(&all));
+            self.read_hold_rules().await?;
             if self.own.is_some() {
                 let rules = self.document(&RULES, RULES.name()).await?;
                 let own = &self.context.settings;

@@ -7,14 +7,19 @@
 
 mod clock;
 mod desk;
+mod groups;
 mod hand_out;
+mod hold_rules;
 mod keys;
 mod members;
 mod notes;
 mod outset;
 mod questions;
 mod relays;
+mod retention;
+mod routes;
 mod runs;
+mod sorting;
 mod start;
 
 use std::collections::HashMap;
@@ -25,18 +30,22 @@ use shiftboss_protocol::model::{Key, TASKS_FETCHER};
 use crate::attempt::EndedAttempt;
 use crate::context::{Context, Settings};
 use crate::error::Rejected;
+use crate::hold_rules::HoldRules;
 use crate::members::Members;
 use crate::operation::{JobEnd, Operation, Outcome, RelayAnswer};
 use crate::place::Turn;
 use crate::record::{self, FetcherId, Millis, Record};
 use crate::records::{
-    Begun, Change, Changes, Edit, Header, KeyId, Name, Outset, Records, StoreResult, Stored,
+    Begun, Change, Changes, Edit, Header, KeyId, Name, Opens, Outset, Records, StoreResult, Stored,
 };
 use crate::rules;
 use crate::sums::{Oldest, Sums};
 use desk::Desk;
+use groups::Groups;
 use hand_out::Ahead;
 pub use members::{Forgetting, Joined, News, Own};
+use routes::{RouteAt, Routed};
+use sorting::Sorting;
 
 /// Most keys that one operation wakes, or passes over: a request waits for no more.
 pub const STEP_KEYS: usize = 250;
@@ -76,6 +85,11 @@ struct Memo {
     followed: Option<Stored>,
     /// The last key whose place was [derived anew](Batch::derive_places), if others still have to be.
     derived: Option<Stored>,
+    /// Rules that hold many keys, read with the members.
+    holds: Arc<HoldRules>,
+    carried: Option<hold_rules::Carried>,
+    /// Over keys that nothing lists.
+    pass: retention::Pass,
     /// For runs being pruned: the reading that is the whole list, and the last key that was checked.
     pruned: HashMap<(FetcherId, i64), (i64, KeyId)>,
     /// The last key at the order's front that, like all before it, has only rows of runs under deletion: all of these
@@ -87,6 +101,16 @@ struct Memo {
     members: Option<Members>,
     /// The settings of daemons that share the queue, read with the members.
     settings: Option<Arc<Settings>>,
+    /// Fetchers whose tasks some workers take alone. `None`: not read yet.
+    routed: Option<Routed>,
+    /// Whether all tasks are in their groups. `None`: not read yet.
+    sorting: Option<Sorting>,
+    /// The last key whose tasks were sorted into groups, if others still have to be.
+    sorted: Option<Stored>,
+    /// How far keys of a fetcher have their routes.
+    route_at: Option<RouteAt>,
+    /// How far groups were [looked at](Batch::follow_groups) after a start.
+    opening: Option<Opens>,
     /// A read-only batch found something that must be written.
     must_write: bool,
 }
@@ -148,6 +172,7 @@ impl<S: Records> Engine<S> {
         batch: Vec<Operation>,
     ) -> StoreResult<Vec<Result<Outcome, Rejected>>> {
         let mut outset = outset::of(&batch);
+        outset.is_alone |= self.must_route(&batch);
         // Edits by other programs come first, a step at a time, so that this batch sees them; if there are very many,
         // only some.
         let mut steps = 0;
@@ -210,6 +235,7 @@ impl<S: Records> Engine<S> {
         }
         if begun.has_changed {
             (self.memo.members, self.memo.settings, self.memo.leaving) = (None, None, None);
+            (self.memo.routed, self.memo.sorting) = (None, None);
         }
         Ok(begun)
     }
@@ -222,6 +248,7 @@ impl<S: Records> Engine<S> {
     async fn or_roll_back<T>(&mut self, outcome: StoreResult<T>) -> StoreResult<T> {
         if outcome.is_err() {
             self.store.roll_back().await;
+            self.memo = Memo::default();
         }
         outcome
     }
@@ -259,10 +286,13 @@ struct Batch<'a, S> {
     asker: Option<Arc<str>>,
     news: News,
     only_reads: bool,
+    /// No other daemon's batch runs at the same time.
+    is_alone: bool,
     /// There are edits by other programs that were not carried out yet.
     is_edited: bool,
     /// The next keys of the store, until something is written.
     ahead: Ahead,
+    groups: Groups,
     ended: Vec<EndedAttempt>,
     ends: Vec<JobEnd>,
     sums: Sums,
@@ -274,7 +304,8 @@ struct Batch<'a, S> {
 impl<'a, S: Records> Batch<'a, S> {
     fn new(engine: &'a mut Engine<S>, now: Millis) -> Self {
         let Engine { store, settings, own, header, memo, is_edited, .. } = engine;
-        let context = header.context(memo.settings.as_ref().unwrap_or(settings), now);
+        let mut context = header.context(memo.settings.as_ref().unwrap_or(settings), now);
+        context.holds = memo.holds.clone();
         if memo.names.is_empty() {
             let names = context.fetchers.iter().map(|(id, name)| (name.clone(), *id));
             memo.names = names.chain([(TASKS_FETCHER.into(), FetcherId::TASKS)]).collect();
@@ -289,8 +320,10 @@ impl<'a, S: Records> Batch<'a, S> {
             asker: own.as_ref().map(|own| own.name.clone()),
             news: News::default(),
             only_reads: false,
+            is_alone: false,
             is_edited: *is_edited,
             ahead: Ahead::default(),
+            groups: Groups::default(),
             ended: Vec::new(),
             ends: Vec::new(),
             sums: Sums::default(),
@@ -305,6 +338,8 @@ impl<'a, S: Records> Batch<'a, S> {
         work: impl AsyncFnOnce(&mut Self) -> StoreResult<T>,
     ) -> StoreResult<(T, Vec<JobEnd>, News)> {
         self.read_members().await?;
+        self.read_routed().await?;
+        self.read_sorting().await?;
         let done = work(&mut self).await?;
         self.flush().await?;
         self.store.commit().await?;
@@ -316,7 +351,7 @@ impl<'a, S: Records> Batch<'a, S> {
         batch: Vec<Operation>,
         outset: &Outset,
     ) -> StoreResult<Vec<Result<Outcome, Rejected>>> {
-        self.only_reads = outset.only_reads;
+        (self.only_reads, self.is_alone) = (outset.only_reads, outset.is_alone);
         self.ahead = Ahead::of(outset);
         self.desk.reserve(outset.names.len() + self.ahead.count);
         self.bring(&outset.names).await?;
@@ -349,9 +384,15 @@ impl<'a, S: Records> Batch<'a, S> {
             Op::Expire(it) => Ok(Out::Expire(self.expire(it.0).await?)),
             Op::Undo(it) => Ok(Out::Undo(self.undo(it).await?)),
             Op::Requeue(it) => Ok(Out::Requeue(self.requeue(it.0).await?)),
+            Op::Stop(it) => Ok(Out::Stop(self.stop(it.0).await?)),
             Op::Retry(it) => Ok(Out::Retry(self.retry(it).await?)),
             Op::Hold(it) => Ok(Out::Hold(self.hold(it).await?)),
+            Op::AskFor(it) => Ok(Out::AskFor(self.ask_for(it).await?)),
+            Op::HoldGroup(it) => Ok(Out::HoldGroup(self.hold_group(it).await?)),
+            Op::UnholdGroup(it) => Ok(Out::UnholdGroup(self.unhold_group(&it.0).await?)),
             Op::Unhold(it) => Ok(Out::Unhold(self.unhold(it.0).await?)),
+            Op::HoldAll(it) => Ok(Out::HoldAll(self.hold_all(it).await?)),
+            Op::UnholdAll(it) => Ok(Out::UnholdAll(self.unhold_all(it.0).await?)),
             Op::Bump(it) => Ok(Out::Bump(self.bump(it).await?)),
             Op::Forget(it) => Ok(Out::Forget(self.forget(it.0).await?)),
             Op::AddTask(it) => self.add_task(it.task, it.id).await?.map(Out::AddTask),
@@ -368,10 +409,12 @@ impl<'a, S: Records> Batch<'a, S> {
             Op::Probe(_) => Ok(Out::Probe(())),
             Op::Runs(_) => Ok(Out::Runs(self.runs())),
             Op::Leases(_) => Ok(Out::Leases(self.leases().await?)),
+            Op::Stops(_) => Ok(Out::Stops(self.stops().await?)),
             Op::HasWork(_) => Ok(Out::HasWork(self.has_work().await?)),
             Op::NextHoldEnd(_) => Ok(Out::NextHoldEnd(self.next_hold_end().await?)),
+            Op::NextOpening(_) => Ok(Out::NextOpening(self.next_opening().await?)),
             Op::CountInFlight(_) => Ok(Out::CountInFlight(self.count_in_flight().await?)),
-            Op::WhyIdle(_) => Ok(Out::WhyIdle(self.why_idle().await?)),
+            Op::WhyIdle(it) => Ok(Out::WhyIdle(self.why_idle(it.0).await?)),
             Op::RejectFile(it) => Ok(Out::RejectFile(self.reject_file(it).await?)),
             Op::ForgetRejected(it) => Ok(Out::ForgetRejected(self.forget_rejected(it).await?)),
             Op::NoteInput(it) => Ok(Out::NoteInput(self.note_input(it).await?)),
@@ -393,8 +436,10 @@ impl<'a, S: Records> Batch<'a, S> {
     async fn flush(&mut self) -> StoreResult<()> {
         self.ahead.clear();
         self.flush_members().await?;
+        self.settle_groups().await?;
         if self.only_reads {
             self.desk = Desk::default();
+            self.groups = Groups::default();
             return Ok(());
         }
         self.header.last_attempt = self.context.last_attempt.0;
@@ -404,6 +449,7 @@ impl<'a, S: Records> Batch<'a, S> {
         let (runs, counts) = (self.header.runs.take_changed(), tally.0.into_keys().collect());
         let ended = std::mem::take(&mut self.ended);
         let records = self.desk.clear(&ended);
+        let groups = self.take_groups();
         self.news.has_work |= records.iter().any(Change::brings_work);
         let mut sums = std::mem::take(&mut self.sums);
         let oldest = Oldest::at(self.context.now, self.context.settings.ids_kept);
@@ -414,7 +460,7 @@ impl<'a, S: Records> Batch<'a, S> {
         let oldest = is_due.then_some(oldest);
         let header = &*self.header;
         self.store
-            .save(Changes { records, ended, header, runs, counts, sums, minute, oldest })
+            .save(Changes { records, ended, groups, header, runs, counts, sums, minute, oldest })
             .await
     }
 
@@ -449,8 +495,9 @@ impl<'a, S: Records> Batch<'a, S> {
         rules::tidy(record);
         rules::clocks::look(record, &self.context);
         self.singles = None;
-        let place = self.desk.changed(slot, &self.context);
-        if let Some(turn) = place.order {
+        let (step, turn) = self.desk.changed(slot, &self.context);
+        self.groups.steps.extend(step);
+        if let Some(turn) = turn {
             self.memo.came_into_order(turn, &self.desk.record(slot).key);
         }
     }

@@ -1,8 +1,8 @@
 //! What a batch will ask for, derived from its operations: a store finds that in one step.
 
 use crate::operation::{
-    AddRows, AddTask, Bump, CancelTasks, Complete, CompleteAttempt, Expire, Forget, Heartbeat,
-    Hold, Operation, Release, Requeue, Retry, Undo, Unhold,
+    AddRows, AddTask, AskFor, Bump, CancelTasks, Complete, CompleteAttempt, Expire, Forget,
+    Heartbeat, Hold, Operation, Release, Requeue, Retry, Stop, Undo, Unhold,
 };
 use crate::records::{Name, Outset};
 
@@ -33,10 +33,11 @@ fn note(operation: &Operation, outset: &mut Outset) {
     match operation {
         Op::Dispatch(_) => outset.next += 1,
         // Looks that each daemon repeats often must not block other daemons.
-        Op::HasWork(_) | Op::NextHoldEnd(_) => {}
+        Op::HasWork(_) | Op::NextHoldEnd(_) | Op::NextOpening(_) | Op::Stops(_) => {}
         Op::CompleteAttempt(CompleteAttempt { attempt, .. })
         | Op::Release(Release(attempt))
         | Op::Heartbeat(Heartbeat(attempt))
+        | Op::AskFor(AskFor { attempt, .. })
         | Op::Expire(Expire(attempt))
         | Op::Undo(Undo { attempt, .. }) => outset.names.push(Name::Attempt(*attempt)),
         // It does not make an unknown key known.
@@ -54,6 +55,7 @@ fn note(operation: &Operation, outset: &mut Outset) {
             );
             match on_key {
                 Op::Requeue(Requeue(key))
+                | Op::Stop(Stop(key))
                 | Op::Retry(Retry { key, .. })
                 | Op::Hold(Hold { key, .. })
                 | Op::Unhold(Unhold(key))

@@ -1,13 +1,15 @@
 //! Questions about the queue as a whole: what is out, which runs there are, why there is nothing to do. Answered from
 //! counts.
 
+use std::sync::Arc;
+
 use shiftboss_protocol::model::{Attempt, IDLE_COUNT_MAX, Idle, Run};
 
 use super::Batch;
 use super::clock::seconds_left;
 use crate::counts::{Counts, OF_KEYS, Tally};
 use crate::file_identity::Position;
-use crate::operation::StoredRun;
+use crate::operation::{STOPS_MAX, StoredRun};
 use crate::record::{FetcherId, Millis, Record};
 use crate::records::{InFlight, Records, RunState, Stale, StoreResult};
 use crate::rules;
@@ -97,6 +99,11 @@ impl<S: Records> Batch<'_, S> {
         Ok(leases)
     }
 
+    pub(super) async fn stops(&mut self) -> StoreResult<Vec<Attempt>> {
+        self.flush().await?;
+        self.store.stops(STOPS_MAX).await
+    }
+
     /// When the lease of a classic job begins: at its start or, if it was handed out by a clock that was ahead, when
     /// that is first noticed.
     async fn classic_start(&mut self, it: &InFlight) -> StoreResult<Millis> {
@@ -109,14 +116,19 @@ impl<S: Records> Batch<'_, S> {
         Ok(seen.map_or(it.started, |at| at.saturating_mul(1_000)))
     }
 
-    pub(super) async fn why_idle(&mut self) -> StoreResult<Idle> {
+    /// For a worker that takes the tasks of these fetchers.
+    pub(super) async fn why_idle(&mut self, of: Option<Vec<Arc<str>>>) -> StoreResult<Idle> {
+        let scope = self.scope(of);
         let is_paused = self.header.paused || self.is_draining();
         let mut all = Counts::default();
-        let mut waiting = 0_i64;
+        let (mut waiting, mut others) = (0_i64, 0_i64);
         for (run, counts) in &self.counts().0 {
-            all.add(*counts);
+            let delayed = if scope.has(run.0) { counts.delayed } else { 0 };
+            all.add(Counts { delayed, ..*counts });
             if !self.context.going.contains(run) {
                 waiting = waiting.saturating_add(counts.waiting);
+                let is_others = !scope.has(run.0);
+                others = others.saturating_add(if is_others { counts.waiting } else { 0 });
             }
         }
         let count = |sum: i64| u32::try_from(sum.max(0)).unwrap_or(u32::MAX).min(IDLE_COUNT_MAX);
@@ -128,6 +140,8 @@ impl<S: Records> Batch<'_, S> {
             busy: count(all.in_flight),
             delayed: count(all.delayed),
             held: count(held),
+            groups: self.closed_groups().await?,
+            others: count(others),
             due: due.map(|seconds| u32::try_from(seconds).unwrap_or(u32::MAX)),
         })
     }

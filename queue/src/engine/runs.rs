@@ -104,9 +104,10 @@ impl<S: Records> Batch<'_, S> {
         rows: Vec<Row>,
     ) -> StoreResult<()> {
         let (reading, since) = self.reading(run);
-        for row in rows {
-            let slot = self.slot(row.key).await?;
-            self.change(slot, |it, _| lists::add_row(it, run, reading, since, row.payload));
+        for Row { key, payload } in rows {
+            let group = self.name_group(key.as_str(), &payload);
+            let slot = self.slot(key).await?;
+            self.change(slot, |it, _| lists::add_row(it, run, (reading, since), payload, group));
         }
         Ok(())
     }

@@ -6,8 +6,7 @@ use super::{Batch, Engine, STEP_KEYS};
 use crate::documents::{DAEMON, Daemon, PLACES, Policy, REJECTED};
 use crate::operation::SetPaused;
 use crate::record::Millis;
-use crate::records::{From, Records, StoreResult};
-use crate::rules::dispatch::Scope;
+use crate::records::{From, Records, StoreResult, Stored};
 
 impl<S: Records> Engine<S> {
     /// A daemon starts, before any other request. Keys' places are derived anew if the last daemon had other rules.
@@ -69,16 +68,21 @@ impl<S: Records> Batch<'_, S> {
     /// Derives the places of some more keys; returns whether there are more.
     async fn derive_places(&mut self) -> StoreResult<bool> {
         let behind = self.memo.derived.take();
-        let next = self.store.next(From::All, behind.as_ref(), &Scope::All, STEP_KEYS).await?;
+        let next = self.store.next(From::All, behind.as_ref(), STEP_KEYS).await?;
         let last = next.last().cloned();
-        for stored in next {
+        self.derive(next);
+        let is_more = last.is_some();
+        self.memo.derived = last;
+        Ok(is_more)
+    }
+
+    /// Those whose places are other ones by now are saved there.
+    pub(super) fn derive(&mut self, keys: Vec<Stored>) {
+        for stored in keys {
             if stored.record.place(&self.context) != stored.place {
                 let slot = self.desk.put(stored);
                 self.changed(slot);
             }
         }
-        let is_more = last.is_some();
-        self.memo.derived = last;
-        Ok(is_more)
     }
 }

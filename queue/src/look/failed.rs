@@ -5,6 +5,8 @@
 
 use std::cmp::Reverse;
 
+use shiftboss_protocol::model::UnixSeconds;
+
 use super::log::Ended;
 use super::tasks::{Listing, failure};
 use super::{Look, STEP, Steps, run_of};
@@ -12,6 +14,9 @@ use crate::listings::{Along, Listings};
 use crate::record::{FetcherId, LastRun, ListRow, Record, SingleStatus, Task};
 use crate::records::Stored;
 use shiftboss_protocol::answers::RowState;
+
+/// A task that failed, with which code, and when.
+pub(super) type Failed = (Task, (Option<i64>, Option<UnixSeconds>));
 
 impl<S: Listings> Look<'_, S> {
     pub(super) async fn failed(&mut self, listing: &mut Listing) -> Result<(), S::Error> {
@@ -33,14 +38,8 @@ impl<S: Listings> Look<'_, S> {
             // No row ended later than its key.
             is_since = steps.behind.is_some_and(|(at, _)| at >= listing.since);
             for Stored { record, .. } in step {
-                let is_over =
-                    |row: &&ListRow| record.row_state(row, &self.context) == RowState::Failed;
-                let rows: Vec<_> =
-                    record.newest_rows().filter(is_over).map(ListRow::task).collect();
-                for task in rows {
-                    let attempt = record.served(task.fetcher());
-                    let end = self.end_of(&record, attempt, task).await?;
-                    self.push_failed(listing, &record, task, end);
+                for failed in self.failed_rows_of(&record).await? {
+                    self.push_failed(listing, &record, failed);
                 }
             }
         }
@@ -54,25 +53,60 @@ impl<S: Listings> Look<'_, S> {
             let Some((_, last)) = step.last() else { break };
             behind = run_of(*last);
             for (Stored { record, .. }, task) in step {
-                if record.delay_of(task).is_none() {
-                    let end = self.ends_of_singles(&record).await?.remove(&run_of(task));
-                    self.push_failed(listing, &record, task, end);
-                }
+                let failed = self.failed_single_of(&record, run_of(task)).await?;
+                failed.into_iter().for_each(|it| self.push_failed(listing, &record, it));
             }
         }
         Ok(())
     }
 
-    /// Lists a task that failed. If its attempt is no longer kept, it ended no later than its key did.
-    fn push_failed(&self, listing: &mut Listing, record: &Record, task: Task, end: Option<Ended>) {
-        let (exit_code, finished) = match (end, record.last) {
-            (Some(Ended { exit_code, finished }), _) => (exit_code, Some(finished)),
-            (None, Some(LastRun { started, finished, .. })) => (None, finished.or(Some(started))),
-            (None, None) => (None, None),
-        };
+    pub(super) async fn failed_rows_of(
+        &mut self,
+        record: &Record,
+    ) -> Result<Vec<Failed>, S::Error> {
+        let is_over = |row: &&ListRow| record.row_state(row, &self.context) == RowState::Failed;
+        let rows: Vec<_> = record.newest_rows().filter(is_over).map(ListRow::task).collect();
+        let mut failed = Vec::new();
+        for task in rows {
+            let end = self.end_of(record, record.served(task.fetcher()), task).await?;
+            failed.push((task, ended(record, end)));
+        }
+        Ok(failed)
+    }
+
+    /// A single task that failed; `None`: it is tried again by itself.
+    pub(super) async fn failed_single_of(
+        &mut self,
+        record: &Record,
+        number: i64,
+    ) -> Result<Option<Failed>, S::Error> {
+        let task = Task::Single { number };
+        if record.delay_of(task).is_some() {
+            return Ok(None);
+        }
+        let end = self.ends_of_singles(record).await?.remove(&number);
+        Ok(Some((task, ended(record, end))))
+    }
+
+    /// Lists a task that failed.
+    fn push_failed(
+        &self,
+        listing: &mut Listing,
+        record: &Record,
+        (task, (exit_code, finished)): Failed,
+    ) {
         if listing.wants(task.fetcher()) && finished.is_none_or(|it| it >= listing.since) {
             let shown = self.shown(listing, record, task, finished, failure(exit_code));
             listing.tasks.push(shown);
         }
+    }
+}
+
+/// With which code a task ended, and when. If its attempt is no longer kept, it ended no later than its key did.
+fn ended(record: &Record, end: Option<Ended>) -> (Option<i64>, Option<UnixSeconds>) {
+    match (end, record.last) {
+        (Some(Ended { exit_code, finished }), _) => (exit_code, Some(finished)),
+        (None, Some(LastRun { started, finished, .. })) => (None, finished.or(Some(started))),
+        (None, None) => (None, None),
     }
 }

@@ -6,7 +6,9 @@ use std::collections::{BTreeMap, HashMap};
 use shiftboss_protocol::model::UnixSeconds;
 
 use super::{Look, count_of};
-use crate::documents::{FETCHER, Gone, INPUT, Lost, MEMBER, MOVED, Member, REJECTED, RELAY};
+use crate::documents::{
+    FETCHER, FORGOTTEN, Gone, INPUT, Lost, MEMBER, MOVED, Member, REJECTED, RELAY,
+};
 use crate::listings::{Document, Joined, Listings, read};
 use shiftboss_protocol::answers::{
     DaemonState, DaemonStatus, FetcherRecord, RejectedFile, RelayStatus,
@@ -25,6 +27,8 @@ pub(super) struct Keepers {
     pub(super) daemons: Vec<DaemonStatus>,
     pub(super) relays: Vec<RelayStatus>,
     pub(super) moved_to: Option<String>,
+    /// Keys that were forgotten by themselves.
+    pub(super) forgotten: u64,
     /// The last sign of life of the daemon that was started last, if the store knows of any.
     pub(super) last_beat: Option<UnixSeconds>,
 }
@@ -32,7 +36,7 @@ pub(super) struct Keepers {
 impl<S: Listings> Look<'_, S> {
     pub(super) async fn keepers(&mut self) -> Result<Keepers, S::Error> {
         let names = [MEMBER.name(), RELAY.name(), INPUT.name(), MOVED.name()];
-        let names = names.into_iter().chain([FETCHER.name(), REJECTED.name()]);
+        let names = names.into_iter().chain([FETCHER.name(), REJECTED.name(), FORGOTTEN.name()]);
         let notes = self.store.documents(&names.collect::<Vec<_>>()).await?;
         let members: BTreeMap<String, Member> = read(&MEMBER, &notes).into_iter().collect();
         let input = read(&INPUT, &notes).into_iter().next();
@@ -46,6 +50,7 @@ impl<S: Listings> Look<'_, S> {
             rejected: rejected(&notes, &members, &joined),
             relays: read(&RELAY, &notes).into_iter().map(relay).collect(),
             moved_to: read(&MOVED, &notes).into_iter().next().map(|(_, it)| it.place),
+            forgotten: read(&FORGOTTEN, &notes).into_iter().map(|(_, it)| it).sum(),
             last_beat: joined.iter().max_by_key(|it| it.started).map(|it| it.beat_at),
             daemons: self.daemons(joined, &members, &out),
             lost: last.and_then(|last| last.input.lost.clone()).or(lost),

@@ -44,9 +44,21 @@ impl<S: Listings> Look<'_, S> {
             single_tasks_ended: singles.failed.saturating_add(singles.dead),
             max_single_tasks: daemon.map(|it| it.max_single_tasks),
             held: keys.held,
+            hold_rules: self
+                .head
+                .holds
+                .rules
+                .iter()
+                .map(|rule| rule.shown(&self.context))
+                .collect(),
+            hold_rules_carried: self.head.holds.carried,
             backed_off: keys.backed_off,
             delayed: all.delayed,
             bumped: keys.bumped,
+            keys: keys.keys,
+            unlisted_keys: keys.unlisted,
+            forgotten_keys: keepers.forgotten.try_into().unwrap_or(i64::MAX),
+            groups: self.group_counts().await?,
             holders,
             fetchers: self.fetchers(),
             managed_fetchers: keepers.fetchers,

@@ -99,7 +99,8 @@ impl Group {
             Outcome::Failure => &mut it.failure,
             Outcome::Released => &mut it.released,
             Outcome::Undone => &mut it.undone,
-            Outcome::Expired | Outcome::Cancelled => &mut it.expired,
+            Outcome::Expired => &mut it.expired,
+            Outcome::Cancelled => &mut it.cancelled,
         };
         *count = count.saturating_add(sums.jobs);
         if outcome.has_run() {

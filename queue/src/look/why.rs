@@ -14,7 +14,8 @@ use crate::pace::Pace;
 use crate::record::{FetcherId, LastRun, ListRow, Record, SingleStatus, Task};
 use crate::records::{KeyId, Stored};
 use crate::rules::completion::expired_leases;
-use crate::rules::dispatch::{Scope, next_task};
+use crate::rules::dispatch::{Scope, next_fetcher, next_task};
+use crate::rules::stops;
 use crate::sums::total;
 use shiftboss_protocol::answers::{
     Bump, Delivery, KeyRow, KeyState, LastResult, Place, Retry, RowState, Why,
@@ -54,9 +55,21 @@ impl<S: Listings> Look<'_, S> {
         let Stored { id, record, .. } = stored;
         let is_in_flight = record.is_in_flight(&self.context);
         let hold = record.hold(&self.context);
-        let is_free = !is_in_flight && next_task(&record, &Scope::All, &self.context).is_some();
-        let is_ready = is_free && hold.is_none();
+        let next = next_task(&record, &Scope::All, &self.context.without_rules());
+        let is_free = !is_in_flight && next.is_some();
+        // Tasks of other fetchers may go on.
+        let has_next = next_task(&record, &Scope::All, &self.context).is_some();
+        let rule = next.filter(|_| !has_next && hold.is_none());
+        let rule = rule.and_then(|it| self.context.hold_rule(&record.key, it.fetcher()));
+        let hold_rule = rule.map(|rule| rule.shown(&self.context));
+        let is_held = hold.is_some() || hold_rule.is_some();
+        let is_ready = is_free && !is_held;
         let place = if is_ready { self.place(id, count_max).await? } else { None };
+        let group = next_fetcher(&record, &Scope::All, &self.context);
+        let group = match group.and_then(|it| record.group_of(it)) {
+            Some(id) => self.group_of(id).await?,
+            None => None,
+        };
         let pace = self.pace().await?;
         let jobs_last_hour = total(pace.minutes.iter().map(|minute| minute.jobs));
         let paused = self.head.header.paused;
@@ -68,7 +81,7 @@ impl<S: Listings> Look<'_, S> {
         let failed = i64::try_from(record.singles.failed).unwrap_or(i64::MAX);
         Ok(Why {
             key: record.key.to_string(),
-            state: key_state(&rows, is_in_flight, is_free, hold.is_some()),
+            state: key_state(&rows, is_in_flight, is_free, is_held),
             paused,
             expected_in_seconds: expected,
             place,
@@ -76,6 +89,8 @@ impl<S: Listings> Look<'_, S> {
             jobs_since: pace.minutes.first().map(|minute| minute.since),
             busy_seconds: pace.busy_seconds,
             hold,
+            hold_rule,
+            group,
             bump: bump(&record),
             retry: self.first_retry(&record),
             in_flight: self.delivery(&record),
@@ -128,6 +143,7 @@ impl<S: Listings> Look<'_, S> {
             lease_seconds: holder.map(|it| it.lease_seconds.into()),
             held_until,
             delivery_count: flight.map(|it| i64::from(expired_leases(record, it.task)) + 1),
+            stopping: stops::is_asked(record),
         })
     }
 

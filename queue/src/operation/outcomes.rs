@@ -5,19 +5,19 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use shiftboss_protocol::model::{Attempt, Key, Row, Run, UnixSeconds};
+use shiftboss_protocol::model::{About, Attempt, Key, Row, Run, UnixSeconds};
 
 use super::Outcome;
 use crate::attempt;
 use crate::error::Rejected;
 use crate::file_identity::{DirectoryIdentity, Position};
-use shiftboss_protocol::answers::Hold;
+use shiftboss_protocol::answers::{Hold, HoldRule};
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Dispatched {
     /// This job, under this attempt; to undo it, name the attempt.
-    Job(Attempt, Row),
+    Job(Attempt, Row, About),
     Nothing,
     /// A deletion in progress must make progress before this can be answered.
     Later,
@@ -27,6 +27,8 @@ pub enum Dispatched {
 #[serde(rename_all = "snake_case")]
 pub enum Ack {
     Recorded,
+    /// Of a heartbeat: it is recorded, and the job is to stop.
+    Stopping,
     /// Another worker has the job by now, or it was given back.
     Stale,
     /// No such attempt, or one that is forgotten.
@@ -51,6 +53,8 @@ pub struct ExpiredLease {
     pub worker: Arc<str>,
     /// It was one expired lease too many: the task is dead-lettered.
     pub dead_letter: bool,
+    /// It was to [stop](crate::rules::stops), and is cancelled.
+    pub cancelled: bool,
     /// It is a single task, not a line of a list.
     pub single: bool,
 }
@@ -81,6 +85,34 @@ pub enum Held {
         /// The operator's hold that it replaces.
         replaced: Option<Box<Hold>>,
     },
+    Full,
+}
+
+/// The result of closing a group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HeldGroup {
+    Held {
+        /// Its last second; `None`: until it is ended.
+        until: Option<UnixSeconds>,
+        /// It was held before.
+        replaced: bool,
+    },
+    /// No table of the configuration has its name, and it has no tasks.
+    Unknown,
+}
+
+/// The result of a [`HoldAll`](super::HoldAll).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HeldAll {
+    Held {
+        /// Its last second; `None`: until it is ended.
+        until: Option<UnixSeconds>,
+        /// The rule that it replaces.
+        replaced: Option<Box<HoldRule>>,
+    },
+    /// There are as many rules as there may be.
     Full,
 }
 
@@ -224,6 +256,24 @@ pub struct Cancelled {
     /// There are more that are not in flight: ask again.
     pub more: bool,
     pub in_flight: bool,
+}
+
+/// Most attempts that are to stop which a daemon looks at together; it finds others when the first ones have ended.
+pub const STOPS_MAX: usize = 1_000;
+
+/// The result of asking a job to stop.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stopped {
+    /// Its worker learns it from a heartbeat.
+    Asked {
+        attempt: Attempt,
+        worker: Arc<str>,
+    },
+    /// A classic worker has it, which cannot be reached.
+    Classic,
+    NotInFlight,
+    Unknown,
 }
 
 /// Most operations of one batch of a relay.

@@ -11,16 +11,28 @@ use crate::record::{LastRun, Record, SingleStatus, Task};
 
 /// The job that is out has ended.
 pub fn finish(record: &mut Record, exit_code: i64, context: &Context) -> Option<EndedAttempt> {
+    let ended = end(record, Outcome::of(exit_code), exit_code, context)?;
+    settle(record, ended.task, exit_code, context);
+    Some(ended)
+}
+
+/// The attempt that is out has ended so. What follows for its task is the caller's.
+pub(super) fn end(
+    record: &mut Record,
+    outcome: Outcome,
+    exit_code: i64,
+    context: &Context,
+) -> Option<EndedAttempt> {
     let flight = record.flight.take()?;
     // The log may have been edited meanwhile: the end is written all the same.
     let started = record.last.map_or(flight.started.div_euclid(1_000), |last| last.started);
     let finished = Some(context.seconds());
     record.last = Some(LastRun { started, finished, exit_code: Some(exit_code) });
-    let attempt = flight.ended(record, Outcome::of(exit_code), Some(exit_code), context.now);
+    let ended = flight.ended(record, outcome, Some(exit_code), context.now);
     record.last_attempt = flight.attempt;
-    record.set_failed(flight.task.fetcher(), exit_code != 0);
-    settle(record, flight.task, exit_code, context);
-    Some(attempt)
+    let has_failed = !matches!(outcome, Outcome::Success | Outcome::Cancelled);
+    record.set_failed(flight.task.fetcher(), has_failed);
+    Some(ended)
 }
 
 /// `DONE key code` (spec 3): by key alone, from any worker, counted twice if sent twice; the last code stands. A key
@@ -107,6 +119,8 @@ pub fn repeated(attempt: Option<&EndedAttempt>, said: Outcome) -> Ack {
         None => Ack::Unknown,
         Some(it) if it.outcome.has_run() && said.has_run() => Ack::Recorded,
         Some(it) if it.outcome == said => Ack::Recorded,
+        // Its worker gave it back because it was to stop.
+        Some(it) if (it.outcome, said) == (Outcome::Cancelled, Outcome::Released) => Ack::Recorded,
         Some(_) => Ack::Stale,
     }
 }

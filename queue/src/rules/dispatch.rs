@@ -5,7 +5,8 @@ use shiftboss_protocol::model::{Attempt, LeaseHolder};
 use super::singles;
 use crate::attempt::{EndedAttempt, Outcome};
 use crate::context::Context;
-use crate::record::{Before, FetcherId, Flight, LastRun, Record, Task};
+use crate::place::Line;
+use crate::record::{Before, FetcherId, Flight, LastRun, ListRow, Record, Task};
 
 /// Which fetchers' tasks a worker takes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -16,6 +17,16 @@ pub enum Scope {
 }
 
 impl Scope {
+    /// The lines that are looked through for it.
+    pub fn lines(&self, is_lane: bool) -> Vec<Line> {
+        match self {
+            Self::All => vec![Line { of: None, is_lane }],
+            Self::Fetchers(fetchers) => {
+                fetchers.iter().map(|it| Line { of: Some(*it), is_lane }).collect()
+            }
+        }
+    }
+
     pub fn has(&self, fetcher: FetcherId) -> bool {
         match self {
             Self::All => true,
@@ -24,18 +35,27 @@ impl Scope {
     }
 }
 
-/// The task that is handed out when the key's turn comes. Fetchers take turns: first goes the one that was served
-/// longest ago, or never. With `--classic` it is the lower fetcher.
+/// Whose task is handed out when the key's turn comes. Fetchers take turns: first goes the one that was served longest
+/// ago, or never. With `--classic` it is the lower fetcher.
+pub fn next_fetcher(record: &Record, scope: &Scope, context: &Context) -> Option<FetcherId> {
+    let waits = |row: &&ListRow| record.is_armed(row) && !context.is_going(row.task());
+    let rows = record.newest_rows().filter(waits).map(|row| row.fetcher);
+    let single = (record.singles.waiting > 0).then_some(FetcherId::TASKS);
+    let is_held = |it: &FetcherId| context.hold_rule(&record.key, *it).is_some();
+    let may = |it: &FetcherId| scope.has(*it) && context.is_handed_out(*it) && !is_held(it);
+    let turn = |it: &FetcherId| match context.settings.is_fair {
+        true => (record.served(*it), *it),
+        false => (Attempt(0), *it),
+    };
+    rows.chain(single).filter(may).min_by_key(turn)
+}
+
+/// The task that is handed out then. If the record is not [whole](Record::is_whole), a single task is missing.
 pub fn next_task(record: &Record, scope: &Scope, context: &Context) -> Option<Task> {
-    let may = |task: &Task| {
-        let fetcher = task.fetcher();
-        scope.has(fetcher) && context.is_handed_out(fetcher) && !context.is_going(*task)
-    };
-    let turn = |task: &Task| match context.settings.is_fair {
-        true => (record.served(task.fetcher()), task.fetcher()),
-        false => (Attempt(0), task.fetcher()),
-    };
-    record.waiting().filter(may).min_by_key(turn)
+    match next_fetcher(record, scope, context)? {
+        FetcherId::TASKS => record.singles.first.map(|number| Task::Single { number }),
+        fetcher => record.newest_rows().find(|row| row.fetcher == fetcher).map(ListRow::task),
+    }
 }
 
 /// Hands out a task of the key under `attempt`, which serves all rows of its fetcher.
@@ -51,6 +71,7 @@ pub fn dispatch(
         served: record.served.insert(task.fetcher(), attempt),
         bump: record.extras.bump.take(),
         ahead: record.extras.ahead.take(),
+        group: record.group_of(task.fetcher()),
     };
     // With `--classic` a key that was out for too long is handed out again: its single task waits for the fair rules.
     if let Some(Flight { task: Task::Single { number }, .. }) = record.flight {

@@ -2,7 +2,7 @@
 
 use shiftboss_protocol::model::UnixSeconds;
 
-use super::{completion, dispatch, singles};
+use super::{completion, dispatch, singles, stops};
 use crate::attempt::{EndedAttempt, Outcome};
 use crate::context::Context;
 use crate::record::{DeadBecause, ListRow, Record, SingleStatus, Task};
@@ -40,9 +40,13 @@ pub fn is_over(record: &Record, context: &Context) -> bool {
     context.settings.is_fair && ended == Some(true)
 }
 
-/// Takes the job that is out from its worker. A leased one returns to its old place; a classic one keeps its start, and
-/// goes after its key's other rows (spec 5).
+/// Takes the job that is out from its worker. One that is to stop is cancelled; another leased one returns to its old
+/// place; a classic one keeps its start, and goes after its key's other rows (spec 5).
 pub fn expire(record: &mut Record, context: &Context) -> Option<Expired> {
+    if stops::is_asked(record) {
+        let attempt = stops::cancel(record, context)?;
+        return Some(Expired { attempt, is_dead_letter: false });
+    }
     let flight = record.flight.take()?;
     let task = flight.task;
     let attempt = flight.ended(record, Outcome::Expired, None, context.now);

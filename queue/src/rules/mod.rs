@@ -8,11 +8,13 @@ pub mod clocks;
 pub mod completion;
 pub mod dispatch;
 pub mod edits;
+pub mod groups;
 pub mod holds;
 pub mod leases;
 pub mod lists;
 pub mod retries;
 pub mod singles;
+pub mod stops;
 
 use crate::record::{Record, Retry, SingleStatus, Task};
 
@@ -29,7 +31,13 @@ pub fn tidy(record: &mut Record) {
     if !record.is_listed() {
         extras.bump = None;
     }
+    let out = record.flight.as_ref().map(|it| it.attempt);
+    extras.stopping = extras.stopping.filter(|it| Some(*it) == out);
+    extras.not_before = extras.not_before.filter(|it| Some(it.0) == out);
     record.extras = extras;
+    if record.singles.group.is_some() && !record.has_singles() {
+        record.singles.group = None;
+    }
 }
 
 /// Forgets the data of one task: it ended, or begins anew.

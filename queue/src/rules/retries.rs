@@ -18,7 +18,8 @@ pub fn retry(record: &mut Record, fetcher: Option<FetcherId>, singles: &[Numbere
     Retried::Back(bumps::arm(record, fetcher, singles))
 }
 
-/// A task ended with this code after this many retries: returns whether it is retried automatically, and so is delayed.
+/// A task ended with this code after this many retries: returns whether it is retried automatically, or because its worker
+/// asked for that, and so is delayed.
 pub(super) fn delay(
     record: &mut Record,
     task: Task,
@@ -28,12 +29,16 @@ pub(super) fn delay(
 ) -> bool {
     let rules = &context.settings.retries;
     let rule = rules.of(&context.fetcher(task.fetcher())).filter(|_| context.settings.is_fair);
-    let seconds = rule.and_then(|it| it.delay(record.key.as_str(), exit_code, retried));
-    let Some(seconds) = seconds.filter(|_| has_failed(record, task)) else {
+    let by_rule = rule.and_then(|it| it.delay(record.key.as_str(), exit_code, retried));
+    let asked = record.extras.not_before.filter(|it| it.0 == record.last_attempt && exit_code != 0);
+    let asked = asked.filter(|_| context.settings.is_fair).map(|(_, seconds)| seconds.into());
+    let Some(seconds) = by_rule.max(asked).filter(|_| has_failed(record, task)) else {
         return false;
     };
     let due = Some(context.due_in(seconds));
-    record.extras.retries.push(Retry { task, number: retried.saturating_add(1), due, lane: 0 });
+    // What its worker asked for uses up no retry.
+    let number = retried.saturating_add(u32::from(by_rule.is_some()));
+    record.extras.retries.push(Retry { task, number, due, lane: 0 });
     true
 }
 

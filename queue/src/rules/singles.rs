@@ -4,12 +4,23 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::count_single;
+use crate::groups::GroupId;
 use crate::operation::Cancelled;
 use crate::record::{FetcherId, Record, SingleEdit, SingleStatus, Singles, Task};
 
+/// A task that is added.
+#[derive(Debug)]
+pub struct Added {
+    pub payload: String,
+    pub id: Option<Arc<str>>,
+    pub group: Option<GroupId>,
+}
+
 /// Adds a task after those that wait; a new key waits since `since`.
-pub fn add(record: &mut Record, number: i64, since: i64, payload: String, id: Option<Arc<str>>) {
+pub fn add(record: &mut Record, number: i64, since: i64, task: Added) {
+    let Added { payload, id, group } = task;
     record.since.get_or_insert(since);
+    record.singles.group = group;
     record.singles.edits.push(SingleEdit::Add { number, payload, id });
     record.singles.waiting = record.singles.waiting.saturating_add(1);
     if record.singles.waiting == 1 {
@@ -92,6 +103,11 @@ pub(super) fn ends(record: &mut Record, number: i64, exit_code: i64) {
     if let Some(count) = count_single(record, status) {
         *count = count.saturating_add(1);
     }
+}
+
+/// The task that was out was cancelled.
+pub(super) fn is_cancelled(record: &mut Record, number: i64) {
+    record.singles.edits.push(SingleEdit::Set { number, status: SingleStatus::Cancelled });
 }
 
 /// A waiting task gets another status.

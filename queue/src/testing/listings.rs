@@ -7,23 +7,27 @@ use shiftboss_protocol::model::{Attempt, Key};
 
 use super::{Memory, Single};
 use crate::code;
-use crate::documents::DAEMON;
+use crate::documents::{DAEMON, HOLDS};
+use crate::groups::GroupId;
+use crate::listings::GroupSeen;
 use crate::listings::{Along, Document, End, EndsOf, Head, Listings, Spot, Summed, SumsOf, read};
 use crate::place::Place;
+use crate::record::Millis;
 use crate::record::{Record, SingleStatus, Task};
 use crate::records::{KeyId, Name, Payload, Stored};
+use crate::rules::groups::{Group, Opening};
 use crate::sums::Hour;
 use shiftboss_protocol::answers::KnownKey;
 
 type Result<T> = std::result::Result<T, Infallible>;
 
 impl Memory {
-    fn spot(&self, along: Along, record: &Record, place: Place) -> Option<i64> {
+    fn spot(&self, along: Along, record: &Record, place: &Place) -> Option<i64> {
         let (turn, listed) = (place.order.map(code::turn), record.listed());
         match along {
             Along::Order => turn.filter(|_| !place.classic_held),
             Along::ClassicHeld => turn.filter(|_| place.classic_held),
-            Along::Lane => place.lane,
+            Along::Lane => place.lane.filter(|_| place.group.is_none()),
             Along::Out => record.flight.as_ref().map(|flight| flight.attempt.0),
             Along::Claimed => record
                 .last
@@ -34,6 +38,11 @@ impl Memory {
             Along::Held => listed.held,
             Along::BackedOff => listed.backed_off,
             Along::Failed => record.failed_at(),
+            Along::Run(fetcher, run) => record.row(fetcher, run).map(|_| 0),
+            Along::Singles => {
+                let mut singles = self.kept.singles.values();
+                singles.any(|single| single.key == record.key).then_some(0)
+            }
         }
     }
 
@@ -60,12 +69,18 @@ impl Memory {
     }
 }
 
+fn seen((group, opening, opens): &(Group, Opening, Option<Millis>)) -> GroupSeen {
+    GroupSeen { group: group.clone(), kind: code::opening(*opening), opens: *opens }
+}
+
 impl Listings for Memory {
     type Error = Infallible;
 
     async fn head(&mut self) -> Result<Head> {
         let daemon = read(&DAEMON, &self.documents_of(DAEMON.name())).pop().map(|(_, it)| it);
-        Ok(Head { header: self.kept.header.clone(), daemon, ..Head::default() })
+        let holds = read(&HOLDS, &self.documents_of(HOLDS.name())).pop();
+        let holds = holds.map(|(_, it)| it).unwrap_or_default();
+        Ok(Head { header: self.kept.header.clone(), daemon, holds, ..Head::default() })
     }
 
     async fn documents(&mut self, prefixes: &[&str]) -> Result<Vec<Document>> {
@@ -90,7 +105,7 @@ impl Listings for Memory {
     ) -> Result<Vec<Spot>> {
         let all = self.kept.keys.values();
         let mut spots: Vec<Spot> = all
-            .filter_map(|it| Some((self.spot(along, &it.0, it.1)?, self.id(&it.0.key))))
+            .filter_map(|it| Some((self.spot(along, &it.0, &it.1)?, self.id(&it.0.key))))
             .collect();
         spots.sort_unstable();
         if along.is_backward() {
@@ -138,6 +153,20 @@ impl Listings for Memory {
         Ok(known)
     }
 
+    async fn between(
+        &mut self,
+        from: &str,
+        before: Option<&str>,
+        count: usize,
+    ) -> Result<Vec<KeyId>> {
+        let keys = self.kept.keys.values().map(|it| &it.0.key);
+        let is_between =
+            |key: &&Key| key.as_str() >= from && before.is_none_or(|before| key.as_str() < before);
+        let mut keys: Vec<&Key> = keys.filter(is_between).collect();
+        keys.sort_by_key(|key| key.as_str());
+        Ok(keys.into_iter().take(count).map(|key| self.id(key)).collect())
+    }
+
     async fn listed(&mut self) -> Result<Vec<KeyId>> {
         let records = self.kept.keys.values().filter(|it| it.0.is_listed());
         Ok(records.map(|it| self.id(&it.0.key)).collect())
@@ -147,6 +176,28 @@ impl Listings for Memory {
         let each = self.kept.keys.len() / parts.max(1) + 1;
         let records = self.kept.keys.values().step_by(each);
         Ok(records.map(|it| self.id(&it.0.key)).collect())
+    }
+
+    async fn groups(&mut self, kind: i64, count: usize) -> Result<Vec<GroupSeen>> {
+        // Those with higher numbers first.
+        let mut groups: Vec<_> = self.kept.groups.values().rev().map(seen).collect();
+        groups.retain(|it| it.kind == kind);
+        groups.sort_by_key(|it| std::cmp::Reverse(it.group.waiting));
+        groups.truncate(count);
+        Ok(groups)
+    }
+
+    async fn group(&mut self, id: GroupId) -> Result<Option<GroupSeen>> {
+        Ok(self.kept.groups.get(&id).map(seen))
+    }
+
+    async fn group_counts(&mut self) -> Result<Vec<(i64, i64, i64)>> {
+        let mut counts = BTreeMap::<i64, (i64, i64)>::new();
+        for it in self.kept.groups.values().map(seen) {
+            let (groups, waiting) = counts.entry(it.kind).or_default();
+            (*groups, *waiting) = (*groups + 1, *waiting + it.group.waiting);
+        }
+        Ok(counts.into_iter().map(|(kind, (groups, waiting))| (kind, groups, waiting)).collect())
     }
 
     async fn payloads(&mut self, tasks: &[(KeyId, Task)]) -> Result<Vec<Payload>> {

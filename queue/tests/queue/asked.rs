@@ -90,7 +90,7 @@ impl Asked {
             .ask(Dispatch { holder: None, fetchers: None })
             .unwrap()
         {
-            Dispatched::Job(_, row) => Some(format!("{} {}", row.key, row.payload)),
+            Dispatched::Job(_, row, _) => Some(format!("{} {}", row.key, row.payload)),
             _ => None,
         };
         let mut jobs: Vec<String> = std::iter::from_fn(|| job(self)).collect();

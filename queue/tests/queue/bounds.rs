@@ -58,11 +58,11 @@ fn a_dispatch_meets_many_keys_of_a_run_that_goes() {
     let key = loop {
         let answers = ask(&mut engine, vec![go(), dispatch(None)]);
         match &answers[..] {
-            [Outcome::BeginDeletion(false), Outcome::Dispatch(Dispatched::Job(_, row))] => {
+            [Outcome::BeginDeletion(false), Outcome::Dispatch(Dispatched::Job(_, row, _))] => {
                 assert!(row.key.as_str().starts_with('f'), "{row:?}");
                 steps += 1;
             }
-            [Outcome::BeginDeletion(true), Outcome::Dispatch(Dispatched::Job(_, row))] => {
+            [Outcome::BeginDeletion(true), Outcome::Dispatch(Dispatched::Job(_, row, _))] => {
                 break row.key.clone();
             }
             [Outcome::BeginDeletion(true), Outcome::Dispatch(Dispatched::Later)] => {
@@ -88,7 +88,7 @@ fn set_aside(engine: &mut Engine<Store>) -> Key {
         let before = subject::ready(engine.store());
         let answers = ask(engine, vec![dispatch(None), HasWork.into()]);
         match &answers[..] {
-            [Outcome::Dispatch(Dispatched::Job(_, row)), _] => return row.key.clone(),
+            [Outcome::Dispatch(Dispatched::Job(_, row, _)), _] => return row.key.clone(),
             later => {
                 assert_eq!(later, [Outcome::Dispatch(Dispatched::Later), Outcome::HasWork(true)])
             }
@@ -120,7 +120,7 @@ fn what_was_passed_may_come_back() {
         for key in ["f7", "g"] {
             let given = loop {
                 match ask(&mut engine, vec![dispatch(None)]).remove(0) {
-                    Outcome::Dispatch(Dispatched::Job(_, row)) => break row.key,
+                    Outcome::Dispatch(Dispatched::Job(_, row, _)) => break row.key,
                     other => assert_eq!(other, Outcome::Dispatch(Dispatched::Later)),
                 }
             };
@@ -134,7 +134,7 @@ fn what_was_passed_may_come_back() {
 fn what_comes_back_while_others_go_is_found() {
     let mut engine = listed(2);
     let mut given = || match ask(&mut engine, vec![dispatch(None)]).remove(0) {
-        Outcome::Dispatch(Dispatched::Job(_, row)) => row.key,
+        Outcome::Dispatch(Dispatched::Job(_, row, _)) => row.key,
         other => panic!("{other:?}"),
     };
     let out = [given(), given()];
@@ -145,7 +145,7 @@ fn what_comes_back_while_others_go_is_found() {
     batch.push(dispatch(None));
     let mut again = vec![ask(&mut engine, batch).remove(2)];
     again.push(ask(&mut engine, vec![dispatch(None)]).remove(0));
-    let is_of_f = |it: &Outcome| matches!(it, Outcome::Dispatch(Dispatched::Job(_, row)) if out.contains(&row.key));
+    let is_of_f = |it: &Outcome| matches!(it, Outcome::Dispatch(Dispatched::Job(_, row, _)) if out.contains(&row.key));
     assert!(again.iter().all(is_of_f), "{again:?}");
 }
 

@@ -63,7 +63,7 @@ fn aside() -> impl Strategy<Value = Operation> {
         Just(EndHolds.into()),
         Just(Runs.into()),
         Just(Leases.into()),
-        Just(WhyIdle.into()),
+        Just(WhyIdle(None).into()),
     ]
 }
 

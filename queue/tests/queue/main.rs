@@ -4,6 +4,7 @@
 mod asked;
 mod bounds;
 mod extremes;
+mod groups;
 mod histories;
 mod in_memory;
 mod members;

@@ -5,6 +5,7 @@ use shiftboss_protocol::model::Attempt;
 use shiftboss_queue::context::Settings;
 use shiftboss_queue::documents::{Gone, MEMBER};
 use shiftboss_queue::engine::Forgetting;
+use shiftboss_queue::groups::{By, GroupRules, Limits, Table};
 use shiftboss_queue::operation::{
     Ack, CompleteAttempt, CountInFlight, DeleteRuns, Dispatch, Dispatched, Drain, EndHolds, Expire,
     Heartbeat, Leases, RegisterRun, Registered, RejectFile, Runs, SetPaused,
@@ -48,7 +49,7 @@ fn adopt(queue: &mut Asked, since: i64) -> u64 {
 
 fn leased(queue: &mut Asked) -> Attempt {
     match queue.ask(lease()).unwrap() {
-        Dispatched::Job(attempt, _) => attempt,
+        Dispatched::Job(attempt, _, _) => attempt,
         nothing => panic!("{nothing:?}"),
     }
 }
@@ -99,7 +100,7 @@ fn jobs_of_a_daemon_that_is_gone_are_seen_to() {
     let mut queue = of_one(&["alpha", "bravo"]);
     let attempt = leased(&mut queue);
     let classic = queue.ask(Dispatch { holder: None, fetchers: None }).unwrap();
-    let Dispatched::Job(classic, _) = classic else { panic!() };
+    let Dispatched::Job(classic, _, _) = classic else { panic!() };
     assert_eq!(leases(&mut queue), [attempt, classic]);
     let mut queue = other(queue);
     assert_eq!(leases(&mut queue), []);
@@ -192,4 +193,14 @@ fn rules_are_shared() {
     queue.later(120);
     queue.ask(EndHolds).unwrap();
     leased(&mut queue);
+    let (limits, exceptions) = (Limits { max_in_flight: Some(1), ..Limits::default() }, vec![]);
+    let table = Table { name: "word".into(), by: By::Word(2), keys: None, limits, exceptions };
+    let groups = GroupRules::new(vec![table]).unwrap();
+    let mut queue =
+        daemon(queue.with_settings(Settings { groups, ..Settings::default() }), "third");
+    queue.ask(RegisterRun(run("h", 1))).unwrap();
+    queue.ask(rows("h", &["bravo", "charlie"])).unwrap();
+    leased(&mut queue);
+    let mut queue = queue.with_settings(Settings::default()).acts_for("other", TAKEOVER);
+    assert_eq!(queue.ask(lease()), Ok(Dispatched::Nothing));
 }

@@ -1,18 +1,23 @@
 //! The specification's order and statuses, written as naively as possible: plain lists, searched from end to end. It
 //! shares no code with the rules.
 
+#[path = "model/groups.rs"]
+pub mod groups;
 #[path = "model/operations.rs"]
 mod operations;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use shiftboss_protocol::model::jitter;
+use shiftboss_queue::hold_rules::HoldOf;
 use shiftboss_queue::policy::{Backoff, Retries};
 
 /// Settings of every history.
 pub const MAX_EXPIRED: u32 = 2;
 pub const MAX_SINGLES: usize = 6;
 pub const SHARE: i64 = 300;
+/// For how many seconds keys are kept that nothing lists.
+pub const KEPT: i64 = 700;
 /// In microseconds: if a key waits since a time this far in the future, a clock that was ahead set that time.
 const AHEAD: i64 = 60_000_000;
 
@@ -46,12 +51,15 @@ struct Out {
     leased: bool,
     /// Its lease expired before.
     again: bool,
+    /// It is to stop.
+    stopping: bool,
     /// Which rows waited before, and all else that a hand-out changes.
     waited: Vec<i64>,
     last: Option<Last>,
     turn: Option<i64>,
     bump: Option<i64>,
     ahead: Option<i64>,
+    group: Option<String>,
 }
 
 impl Out {
@@ -82,6 +90,7 @@ pub struct Model {
     summed: BTreeMap<i64, (i64, &'static str, Out)>,
     minutes: BTreeMap<(i64, i64), i64>,
     holds: BTreeMap<String, Option<Due>>,
+    rules: BTreeMap<HoldOf, Option<Due>>,
     failures: BTreeMap<String, (u32, Option<Due>)>,
     /// The places of keys whose last start lay in the future when first noticed.
     ahead: BTreeMap<String, i64>,
@@ -95,6 +104,9 @@ pub struct Model {
     numbers: i64,
     last_since: i64,
     paused: bool,
+    groups: groups::Groups,
+    /// When each daemon forgets old keys next.
+    next_pass: [i64; 2],
 }
 
 impl Model {
@@ -120,7 +132,8 @@ impl Model {
     /// The tasks of a key that may be handed out, if it is free.
     fn candidates(&self, key: &str) -> Vec<&Task> {
         let of_key = self.tasks.iter().filter(|it| it.key == key && it.waits && self.is_newest(it));
-        let mut tasks: Vec<&Task> = of_key.filter(|it| !self.is_going(it)).collect();
+        let free = of_key.filter(|it| !self.is_going(it) && !self.is_held_by_rule(it));
+        let mut tasks: Vec<&Task> = free.collect();
         // Of single tasks only the first.
         let first = tasks.iter().filter(|it| it.fetcher == 0).map(|it| it.run).min();
         tasks.retain(|it| it.fetcher != 0 || Some(it.run) == first);
@@ -129,6 +142,15 @@ impl Model {
 
     fn is_held(&self, key: &str) -> bool {
         self.holds.contains_key(key) || self.failures.get(key).is_some_and(|it| it.1.is_some())
+    }
+
+    fn is_held_by_rule(&self, task: &Task) -> bool {
+        let fetcher = (task.fetcher > 0).then(|| &*self.fetchers[task.fetcher as usize - 1]);
+        let is_of = |of: &HoldOf| match of {
+            HoldOf::Prefix(text) => task.key.starts_with(&**text),
+            HoldOf::Fetcher(name) => fetcher.unwrap_or("@tasks") == &**name,
+        };
+        self.rules.keys().any(is_of)
     }
 
     /// Keys that are ready, the first one first.
@@ -165,9 +187,27 @@ impl Model {
         }
     }
 
+    /// Those of the keys that have a task for these fetchers' workers, of a group that is open.
+    fn that_may_go(&self, of: Option<&[i64]>) -> Vec<String> {
+        let mut order = self.order();
+        order.retain(|key| self.next(key, of).is_some_and(|it| self.may_start(it)));
+        order
+    }
+
+    /// The task of a key that these fetchers' workers would get.
+    fn next(&self, key: &str, of: Option<&[i64]>) -> Option<&Task> {
+        let turn = |it: &&Task| {
+            (self.turns.get(&(it.key.clone(), it.fetcher)).copied().unwrap_or(0), it.fetcher)
+        };
+        // Of those that workers named only the ones that may start now.
+        let of_scope =
+            |it: &&Task| of.is_none_or(|of| of.contains(&it.fetcher) && self.may_start(it));
+        self.candidates(key).into_iter().filter(of_scope).min_by_key(turn)
+    }
+
     /// What goes ahead of the order: bumped keys, then those of tasks that are tried again.
-    fn lane(&self) -> Option<String> {
-        let order = self.order();
+    fn lane(&self, of: Option<&[i64]>) -> Option<String> {
+        let order = self.that_may_go(of);
         let bumped = self.bumps.iter().map(|(key, at)| (0, *at, key));
         let retried = self.tasks.iter().filter_map(|it| {
             let waits = it.waits && (it.fetcher == 0 || self.is_newest(it));
@@ -177,21 +217,21 @@ impl Model {
         lane.min().map(|(_, _, key)| key.clone())
     }
 
-    fn dispatch(&mut self, leased: bool) -> String {
+    fn dispatch(&mut self, leased: bool, of: Option<&[i64]>) -> String {
         if self.paused {
             return "nothing".into();
         }
-        let lane = self.lane().filter(|_| self.credits[self.daemon] >= 1_000);
+        self.see_groups();
+        let lane = self.lane(of).filter(|_| self.credits[self.daemon] >= 1_000);
         let is_lane = lane.is_some();
-        let Some(key) = lane.or_else(|| self.order().first().cloned()) else {
+        let Some(key) = lane.or_else(|| self.that_may_go(of).first().cloned()) else {
             return "nothing".into();
         };
-        let turn = |it: &&Task| {
-            (self.turns.get(&(it.key.clone(), it.fetcher)).copied().unwrap_or(0), it.fetcher)
-        };
-        let Task { fetcher, run, payload, expired, .. } =
-            self.candidates(&key).into_iter().min_by_key(turn).unwrap().clone();
+        let next = self.next(&key, of).unwrap().clone();
+        let group = self.group_of(&next);
+        let Task { fetcher, run, payload, expired, .. } = next;
         self.attempts += 1;
+        self.starts_in(group.as_deref());
         let credit = &mut self.credits[self.daemon];
         *credit = (*credit + SHARE - if is_lane { 1_000 } else { 0 }).min(1_000 + SHARE);
         let is_served =
@@ -205,11 +245,13 @@ impl Model {
             started: self.now,
             leased,
             again: expired > 0,
+            stopping: false,
             waited: waited.collect(),
             last: self.last.get(&key).copied(),
             turn: self.turns.insert((key.clone(), fetcher), self.attempts),
             bump: self.bumps.remove(&key),
             ahead: self.ahead.remove(&key),
+            group,
         });
         self.tasks.iter_mut().filter(|it| is_served(it)).for_each(|it| it.waits = false);
         self.last.insert(key.clone(), (self.now, None, None));
@@ -218,7 +260,9 @@ impl Model {
 
     fn take(&mut self, is_meant: impl Fn(&Out) -> bool) -> Option<Out> {
         let at = self.out.iter().position(is_meant)?;
-        Some(self.out.remove(at))
+        let out = self.out.remove(at);
+        self.ends_in(&out);
+        Some(out)
     }
 
     /// As it was before the hand-out.
@@ -298,6 +342,25 @@ impl Model {
         self.ends.insert(out.attempt, ("done", out));
     }
 
+    /// It is over, because it was to stop.
+    fn cancel(&mut self, out: Out) {
+        self.sum_up(&out, "cancelled");
+        *self.minutes.entry((self.now.div_euclid(60), 143)).or_default() += 1;
+        self.last.insert(out.key.clone(), (out.started, Some(self.now), Some(143)));
+        self.ended(&out.key, out.fetcher, 0);
+        if let Some(it) = self.tasks.iter_mut().find(|it| out.is_of(it)) {
+            (it.expired, it.retried, it.due, it.lane) = (0, 0, None, None);
+            it.dead = false;
+        }
+        if out.fetcher == 0 {
+            self.tasks.retain(|it| (it.fetcher, it.run) != (0, out.run));
+        }
+        if self.bumps.contains_key(&out.key) {
+            self.arm(&out.key, None);
+        }
+        self.ends.insert(out.attempt, ("cancelled", out));
+    }
+
     fn arm(&mut self, key: &str, fetcher: Option<i64>) -> usize {
         let out = self.out.iter().find(|out| out.key == key).map(|out| (out.fetcher, out.run));
         let is_out = |it: &Task| {
@@ -326,6 +389,45 @@ impl Model {
         self.tasks.iter().any(|it| it.key == key)
     }
 
+    /// All of which anything is known.
+    fn keys(&self) -> BTreeSet<String> {
+        let known = self.since.keys().chain(self.last.keys()).chain(self.holds.keys());
+        known.cloned().collect()
+    }
+
+    fn is_unlisted(&self, key: &str) -> bool {
+        let is_out = self.out.iter().any(|out| out.key == key);
+        !self.is_listed(key) && !is_out && !self.is_held(key)
+    }
+
+    /// The daemon of the last step was started again: it begins a pass at once.
+    pub fn restarted(&mut self) {
+        self.next_pass[self.daemon] = 0;
+    }
+
+    /// Forgets keys that nothing lists, and that have not run for long, if it is time for that.
+    pub(super) fn forget_old(&mut self) {
+        let next = &mut self.next_pass[self.daemon];
+        if (1..=3_600).contains(&(*next - self.now)) {
+            return;
+        }
+        *next = self.now + 3_600;
+        let old = |key: &String| {
+            let ran = self.last.get(key).map(|last| last.0.max(last.1.unwrap_or(last.0)));
+            let came = self.since.get(key).map(|since| since.div_euclid(1_000_000));
+            self.is_unlisted(key) && ran.or(came).is_none_or(|last| last < self.now - KEPT)
+        };
+        for key in self.keys().into_iter().filter(old).collect::<Vec<_>>() {
+            self.since.remove(&key);
+            self.last.remove(&key);
+            self.failures.remove(&key);
+            self.ahead.remove(&key);
+            self.turns.retain(|(of, _), _| *of != key);
+            self.failed.retain(|(of, _)| *of != key);
+            self.ends.retain(|_, (_, out)| out.key != key);
+        }
+    }
+
     /// Removes what is left of a key that nothing lists any more.
     fn tidy(&mut self) {
         let listed: Vec<String> = self.tasks.iter().map(|it| it.key.clone()).collect();
@@ -341,9 +443,10 @@ impl Model {
     }
 
     /// What is counted, by fetcher and run: rows, those that wait, jobs that are out, leased ones, those that are out again,
-    /// delayed tasks, dead letters, those that failed; and of keys, as run -1 of none: held, backed off, bumped.
-    pub fn counts(&self) -> BTreeMap<(i64, i64), [i64; 11]> {
-        let mut counts = BTreeMap::<_, [i64; 11]>::new();
+    /// delayed tasks, dead letters, those that failed; and of keys, as run -1 of none: held, backed off, bumped, all, and those that
+    /// nothing lists.
+    pub fn counts(&self) -> BTreeMap<(i64, i64), [i64; 13]> {
+        let mut counts = BTreeMap::<_, [i64; 13]>::new();
         let run = |fetcher, run| (fetcher, if fetcher == 0 { 0 } else { run });
         for it in &self.tasks {
             let counts = counts.entry(run(it.fetcher, it.run)).or_default();
@@ -366,8 +469,11 @@ impl Model {
             counts[4] += i64::from(out.again);
         }
         let backed_off = self.failures.values().filter(|it| it.1.is_some()).count();
-        let keys = [self.holds.len(), backed_off, self.bumps.len()].map(|count| count as i64);
-        if keys != [0; 3] {
+        let keys = self.keys();
+        let unlisted = keys.iter().filter(|key| self.is_unlisted(key)).count();
+        let keys = [self.holds.len(), backed_off, self.bumps.len(), keys.len(), unlisted];
+        let keys = keys.map(|count| count as i64);
+        if keys != [0; 5] {
             counts.entry((0, -1)).or_default()[8..].copy_from_slice(&keys);
         }
         counts
@@ -400,8 +506,9 @@ impl Model {
         &self.last
     }
 
-    pub fn started(retries: Retries, backoff: Backoff) -> Self {
+    pub fn started(retries: Retries, backoff: Backoff, is_grouped: bool) -> Self {
         let (retries, backoff) = (Some(retries), Some(backoff));
-        Self { credits: [1_000; 2], retries, backoff, ..Self::default() }
+        let groups = groups::Groups::new(is_grouped);
+        Self { credits: [1_000; 2], retries, backoff, groups, ..Self::default() }
     }
 }

@@ -1,5 +1,6 @@
 //! What a reader answers about states that operations made.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde_json::json;
@@ -11,7 +12,9 @@ use shiftboss_queue::documents::{Daemon, INPUT, Policy, REJECTED, RELAY};
 use shiftboss_queue::engine::Engine;
 use shiftboss_queue::operation::{AddTask, Forget};
 use shiftboss_queue::policy::{CountedEnds, Delays, Retries, RetryRules};
-use shiftboss_queue::reader::{EndedAttempts, Grouping, Reader, StatsOf, TasksWith};
+use shiftboss_queue::reader::{
+    EndedAttempts, FailedTasks, Grouping, Order, Reader, Selection, StatsOf, TasksWith,
+};
 use shiftboss_queue::record::FetcherId;
 use shiftboss_queue::records::{Changes, Outset, Records, StoreResult};
 use shiftboss_queue::sums::{Hour, Sums};
@@ -125,6 +128,24 @@ fn how_a_queue_stands() {
     assert_eq!(status.longest_wait, None);
 }
 
+/// Keys that nothing lists are counted, and so are those that were forgotten by themselves.
+#[test]
+fn keys_that_nothing_lists() {
+    let settings = Settings { unlisted_kept: Some(100), ..Settings::default() };
+    let counted = |script: &Script| {
+        let status = At::new(script, 0).status();
+        (status.keys, status.unlisted_keys, status.forgotten_keys)
+    };
+    let mut script = played(settings, "list f.1 a b c; list g.1 c; ready; add d=1; hold b; hold n");
+    assert_eq!(counted(&script), (5, 0, 0));
+    script.run("delete f.1; cancel d; unhold n");
+    assert_eq!(counted(&script), (4, 1, 0), "a is out, b is held, and nothing is known of n");
+    script.run("finish a 0; unhold b");
+    assert_eq!(counted(&script), (4, 3, 0));
+    script.run("at 99; list h.1 a; at 101; wake");
+    assert_eq!(counted(&script), (2, 0, 2));
+}
+
 /// Each of several tasks of one key waits; failed and delayed tasks are distinguished.
 #[test]
 fn every_single_task_counts() {
@@ -178,6 +199,77 @@ fn where_a_key_is() {
     let at = At::new(&script, 9);
     assert_eq!(at.rows("a").1[2], "g.1 Leaving");
     assert_eq!(at.why("a").hold.map(|it| (it.since, it.until)), Some((NOW + 5, Some(NOW + 65))));
+}
+
+/// All keys that an order is for, with the fetcher if one is meant, and how many were held, in as many steps as it takes.
+pub fn selected(reader: &dyn Reader, now: i64, asked: &Selection) -> (Vec<String>, u64) {
+    let (mut keys, mut held, mut behind) = (Vec::new(), 0, None);
+    loop {
+        let found = reader.select(now, asked, behind.as_ref()).unwrap();
+        held += found.held;
+        keys.extend(found.keys.into_iter().map(|(key, fetcher)| match fetcher {
+            Some(fetcher) => format!("{key}/{fetcher}"),
+            None => key.to_string(),
+        }));
+        match found.behind {
+            Some(next) => behind = Some(next),
+            None => return (keys, held),
+        }
+    }
+}
+
+/// An order to many is for the keys alone to which it does something; what is held is told apart.
+#[test]
+fn which_keys_an_order_is_for() {
+    let script = run("list f.1 a b c; ready; finish a 7; ready; finish c 124; ready; finish b 0
+        list g.1 a d; add s=1; at 9; lease @tasks; done 4 9; hold c; hold never; log u 1 2 3; add t=1");
+    let at = At::new(&script, 9);
+    let failed = |since, exit_code| Order::RetryFailed(FailedTasks { since, exit_code });
+    let all = failed(None, None);
+    for (order, prefix, fetcher, right, held) in [
+        (Order::Unhold, "", "", "c never", 0),
+        (Order::Unhold, "", "f", "c/f", 0),
+        (Order::Unhold, "n", "", "never", 0),
+        (Order::Cancel, "", "", "s t", 0),
+        (Order::Cancel, "t", "@tasks", "t/@tasks", 0),
+        (Order::Cancel, "", "f", "", 0),
+        (Order::Retry, "", "", "a b s", 1),
+        (Order::Retry, "", "f", "a/f b/f", 1),
+        (Order::Retry, "", "g", "", 0),
+        (all, "", "", "a/f s/@tasks", 1),
+        (all, "", "f", "a/f", 1),
+        (all, "s", "", "s/@tasks", 0),
+        (failed(Some(NOW + 9), None), "", "", "s/@tasks", 0),
+        (failed(None, Some(7)), "", "", "a/f", 0),
+        (failed(None, Some(124)), "", "", "", 1),
+        (Order::Bump, "", "", "a b d s t", 1),
+        (Order::Bump, "", "g", "a/g d/g", 0),
+        (Order::Forget, "", "", "never u", 0),
+        (Order::Forget, "u", "", "u", 0),
+        (Order::Forget, "", "none", "", 0),
+    ] {
+        let fetcher = Some(fetcher.to_owned()).filter(|name| !name.is_empty());
+        let asked = Selection { order, prefix: prefix.to_owned(), fetcher, group: None };
+        let (mut found, left) = selected(&at.reader, at.now, &asked);
+        found.sort();
+        assert_eq!((&*found.join(" "), left), (right, held), "{asked:?}");
+    }
+}
+
+/// More keys than one answer looks at are found all the same, each once, though the order changes them meanwhile.
+#[test]
+fn many_keys_are_found_in_steps() {
+    const MANY: usize = 4_200;
+    let keys: String = (0..MANY).map(|number| format!(" k{number}")).collect();
+    let script = run(&format!("list f.1{keys}; list f.2 k1; list g.1 z"));
+    let at = At::new(&script, 0);
+    for fetcher in [None, Some("f".to_owned())] {
+        let asked = Selection { order: Order::Bump, prefix: "k".to_owned(), fetcher, group: None };
+        let (found, _) = selected(&at.reader, at.now, &asked);
+        let distinct: BTreeSet<&String> = found.iter().collect();
+        assert_eq!((found.len(), distinct.len()), (MANY, MANY), "{asked:?}");
+        assert!(at.reader.select(at.now, &asked, None).unwrap().keys.len() < MANY);
+    }
 }
 
 /// A task is judged by its own last attempt, not by that of another task of its key.
@@ -395,7 +487,19 @@ fn what_ended_is_summed_up() {
         let begun = store.begin(&Outset { is_alone: true, ..Outset::default() }).await?;
         let header = &begun.header.unwrap_or_default();
         let (records, ended, runs, counts, minute, oldest) = Default::default();
-        store.save(Changes { records, ended, header, runs, counts, sums, minute, oldest }).await?;
+        store
+            .save(Changes {
+                records,
+                ended,
+                groups: Vec::new(),
+                header,
+                runs,
+                counts,
+                sums,
+                minute,
+                oldest,
+            })
+            .await?;
         store.commit().await
     })
     .unwrap();

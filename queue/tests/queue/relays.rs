@@ -62,7 +62,7 @@ impl Sender {
 
     fn lease(&mut self, queue: &mut Asked) -> Attempt {
         match self.ask(queue, lease()).unwrap() {
-            Dispatched::Job(attempt, _) => attempt,
+            Dispatched::Job(attempt, _, _) => attempt,
             answer => panic!("{answer:?}"),
         }
     }

@@ -11,7 +11,7 @@ use crate::words::Script;
 
 /// Each holds for a new queue; its name is after `##`. Simple cases are covered by the random histories
 /// (`histories.rs`).
-fn hold(settings: &Settings, statements: &str) {
+pub fn hold(settings: &Settings, statements: &str) {
     for statement in statements.split("\n## ").skip(1) {
         println!("{}", statement.lines().next().unwrap_or_default());
         Script::new(settings.clone()).run(&format!("## {statement}"));
@@ -219,6 +219,48 @@ add b; add a; add c; jobs -> b a c
 #[test]
 fn single_tasks() {
     hold(&Settings { max_single_tasks: 3, ..Settings::default() }, SINGLE_TASKS);
+}
+
+const STOPS: &str = "
+## its worker learns it from its next heartbeat, and gives it back: its start stands, and nothing comes back by itself
+list f.1 a; lease -> job 1 a p
+beat 1 -> recorded
+stop a -> asked 1 w
+beat 1 -> stopping
+stops -> to stop: 1
+release 1 -> recorded
+release 1 -> recorded
+done 1 0 -> stale
+stops -> to stop:
+ready -> nothing
+counts -> rows 1
+minutes -> 0:143 1
+stop a -> not in flight
+list f.2 a; ready -> job 2 a p
+## a single task is cancelled
+add a=1; lease; stop a; release 1; ready -> nothing
+counts -> none
+## a job that ends by itself ended so
+list f.1 a; lease; stop a; done 1 3 -> recorded
+counts -> rows 1, failed 1
+## one whose worker is gone is cancelled when its lease ends
+list f.1 a; lease; stop a; expire 1 -> expired a false
+ready -> nothing
+## requeued it waits, and its next job is another one
+list f.1 a; lease; stop a; requeue a -> requeued 1
+lease -> job 2 a p
+beat 2 -> recorded
+## bumped meanwhile it runs once more
+list f.1 a; lease; stop a; bump a; release 1; ready -> job 2 a p
+## a classic worker cannot be reached, and what nobody knows is unknown
+list f.1 a; ready; stop a -> classic
+stops -> to stop:
+stop b -> unknown
+";
+
+#[test]
+fn stops() {
+    hold(&Settings::default(), STOPS);
 }
 
 const LEVERS: &str = "
@@ -442,6 +484,95 @@ fn failures() {
     let after = std::num::NonZeroU32::new(2).unwrap();
     let backoff = Some(Backoff { on: CountedEnds::failed(), after, delays });
     hold(&Settings { retries, backoff, ..Settings::default() }, FAILURES);
+}
+
+const HOLD_RULES: &str = "
+## a rule holds all keys with a prefix, also those that come later; they keep their places
+list f.1 ab ac b; hold-all prefix a -> held false
+jobs -> b
+at 3600; list g.1 ad; ready -> nothing
+idle -> busy 1
+unhold-all prefix a -> true
+unhold-all prefix a -> false
+ready -> job 2 ab p
+## a rule for a fetcher holds its tasks alone
+list f.1 a b; list g.1 a=g; add c=1; hold-all fetcher f; hold-all fetcher @tasks; ready -> job 1 a g
+ready -> nothing
+finish a 0; ready -> nothing
+unhold-all fetcher @tasks; ready -> job 2 c 1
+unhold-all fetcher f; ready -> job 3 b p
+## a job that is out goes on; what ends meanwhile is held, too
+list f.1 a; lease; hold-all prefix a; done 1 0; list f.2 a; ready -> nothing
+retry a -> back 0
+bump a -> behind 0
+unhold-all prefix a; ready -> job 2 a p
+## a rule ends by itself, and its last word holds, over a restart and a clock that is set
+list f.1 a; hold-all prefix a 60; due -> due in 60
+hold-all prefix a 90 -> held true
+restart; at 89; wake; ready -> nothing
+due -> due in 1
+clock -1000; due -> due in 1
+pass 1; wake; ready -> job + a p
+due -> due never
+";
+
+/// What the rules hold in a long queue is passed over some keys at a time, and all places follow in steps.
+#[test]
+fn hold_rules() {
+    hold(&Settings::default(), HOLD_RULES);
+    let mut script = Script::new(Settings::default());
+    let keys: String = (0..3 * STEP_KEYS).map(|number| format!(" k{number}")).collect();
+    script.run(&format!("list f.1{keys}; at 3600; list g.1 z; hold-all prefix k; due -> due in 0"));
+    script.run("ready -> nothing\nready -> nothing\nready -> job 1 z p");
+    script.run("wake; wake; wake; wake; due -> due never");
+    assert_eq!(crate::subject::ready(script.store()), 0);
+    script.run("unhold-all prefix k; wake; wake; wake; wake; wake; due -> due never");
+    assert_eq!(crate::subject::ready(script.store()), 3 * STEP_KEYS);
+}
+
+/// With 100 seconds for keys that nothing lists.
+const RETENTION: &str = "
+## a key that nothing lists is forgotten so long after its last run; between two passes lies an hour
+list f.1 a; ready; at 5; finish a 0; delete f.1; at 105; due -> due in 0
+wake; ran a -> 0 Some(0)
+due -> due never
+at 3704; wake; ran a -> 0 Some(0)
+due -> due never
+at 3705; due -> due in 0
+wake; ran a -> never
+forget a -> Unknown
+## and one that never ran so long after it came
+list f.1 a; delete f.1; at 100; wake; forget a -> Forgotten
+list f.1 a; delete f.1; restart; at 201; wake; forget a -> Unknown
+## never one that a list or a single task has
+list f.1 a; ready; finish a 0; add b=1; at 999; wake; ran a -> 0 Some(0)
+ready -> job 2 b 1
+## nor one that is out, or held
+list f.1 a; lease; delete f.1; hold b; at 999; wake; unhold b -> true
+ran a -> 0 None
+restart; done 1 0; at 1098; wake; ran a -> 0 Some(0)
+restart; at 1100; wake; ran a -> never
+## nor one of whose tasks the ID is known
+add a=1 it; ready; finish a 0; at 999; wake; add a=1 it -> known
+## a clock that was ahead does not put it off
+list f.1 a; ready; finish a 0; delete f.1; at 9999999; wake; ran a -> never
+list f.1 b; ready; finish b 0; delete f.1; at 9000; due -> due in 0
+";
+
+/// Also in steps, if there are many.
+#[test]
+fn retention() {
+    let settings = Settings { unlisted_kept: Some(100), ..Settings::default() };
+    hold(&settings, RETENTION);
+    let mut script = Script::new(settings);
+    let keys: String = (0..=STEP_KEYS).map(|number| format!(" k{number}")).collect();
+    script.run(&format!("list f.1{keys}; delete f.1; at 200; wake; due -> due never"));
+    let left = |script: &mut Script| {
+        (0..=STEP_KEYS).filter(|it| script.say(&format!("forget k{it}")) != "Unknown").count()
+    };
+    script.run("at 201; due -> due in 0");
+    script.run("wake; due -> due never\nat 3800; due -> due never\nat 3801; due -> due in 0");
+    assert_eq!(left(&mut script), 0);
 }
 
 /// Questions about the queue as a whole.

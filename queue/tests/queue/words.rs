@@ -4,6 +4,7 @@ use shiftboss_protocol::model::{Attempt, Idle, Key, LeaseHolder, Row, Run};
 use shiftboss_queue::context::Settings;
 use shiftboss_queue::engine::Engine;
 use shiftboss_queue::error::Rejected;
+use shiftboss_queue::hold_rules::HoldOf;
 use shiftboss_queue::operation::*;
 use shiftboss_queue::record::LastRun;
 use shiftboss_queue::records::{Edit, StoreResult};
@@ -16,13 +17,15 @@ pub fn ready<T>(future: impl Future<Output = T>) -> T {
 }
 
 /// Why there is no job, but for when the next one may come.
-pub fn why_idle(Idle { paused, busy, delayed, held, due: _ }: Idle) -> String {
+pub fn why_idle(Idle { paused, busy, delayed, held, groups, others, due: _ }: Idle) -> String {
     let some = |word: &str, number: u32| (number > 0).then(|| format!("{word} {number}"));
     let all = [
         paused.map(|jobs| format!("paused {jobs}")),
         some("busy", busy),
         some("delayed", delayed),
         some("held", held),
+        some("groups", groups),
+        some("others", others),
     ];
     let all: Vec<String> = all.into_iter().flatten().collect();
     if all.is_empty() { "idle".to_owned() } else { all.join(" ") }
@@ -35,12 +38,13 @@ pub fn answer(outcome: &Result<Outcome, Rejected>) -> String {
         return "rejected".into();
     };
     match outcome {
-        Out::Dispatch(Dispatched::Job(attempt, row)) => {
+        Out::Dispatch(Dispatched::Job(attempt, row, _)) => {
             format!("job {} {} {}", attempt.0, row.key, row.payload)
         }
         Out::Dispatch(_) | Out::Expire(None) => "nothing".into(),
         Out::CompleteAttempt(ack) | Out::Release(ack) | Out::Heartbeat(ack) => match ack {
             Ack::Recorded => "recorded".into(),
+            Ack::Stopping => "stopping".into(),
             Ack::Stale => "stale".into(),
             Ack::Unknown => "unknown".into(),
         },
@@ -48,8 +52,18 @@ pub fn answer(outcome: &Result<Outcome, Rejected>) -> String {
         Out::Retry(Retried::Held) | Out::Bump(Bumped::Held) => "held".into(),
         Out::Retry(Retried::Back(count)) => format!("back {count}"),
         Out::Bump(Bumped::Behind(count)) => format!("behind {count}"),
-        Out::Undo(it) | Out::Unhold(it) | Out::HasWork(it) | Out::Prune(it) => it.to_string(),
+        Out::Undo(it)
+        | Out::Unhold(it)
+        | Out::UnholdAll(it)
+        | Out::HasWork(it)
+        | Out::Prune(it) => it.to_string(),
+        Out::HoldAll(HeldAll::Held { replaced, .. }) => format!("held {}", replaced.is_some()),
+        Out::HoldAll(HeldAll::Full) => "full".into(),
         Out::Requeue(Requeued::Back(attempt)) => format!("requeued {}", attempt.0),
+        Out::Stop(Stopped::Asked { attempt, worker }) => format!("asked {} {worker}", attempt.0),
+        Out::Stop(Stopped::Classic) => "classic".into(),
+        Out::Stop(Stopped::NotInFlight) => "not in flight".into(),
+        Out::Stop(Stopped::Unknown) => "unknown".into(),
         Out::Requeue(Requeued::NotInFlight) => "not in flight".into(),
         Out::Requeue(Requeued::Unknown) => "unknown".into(),
         Out::Expire(Some(it)) => format!("expired {} {}", it.key, it.dead_letter),
@@ -66,9 +80,14 @@ pub fn answer(outcome: &Result<Outcome, Rejected>) -> String {
         Out::AddTask(Added::Full) => "full".into(),
         Out::CancelTasks(it) => format!("cancelled {} {}", it.deleted, it.in_flight),
         Out::NextHoldEnd(None) => "due never".into(),
+        Out::NextOpening(None) => "opens never".into(),
+        Out::NextOpening(Some(millis)) => format!("opens in {millis}"),
         Out::NextHoldEnd(Some(seconds)) => format!("due in {seconds}"),
         Out::WhyIdle(idle) => why_idle(*idle),
         Out::Leases(leases) => listed(leases.iter().map(|it| format!("{}+{}", it.0.0, it.1))),
+        Out::Stops(attempts) => {
+            attempts.iter().fold("to stop:".into(), |said, it| format!("{said} {}", it.0))
+        }
         Out::Runs(runs) => {
             let of = |it: &StoredRun| {
                 let position = it.position.map_or("none".into(), |it| it.offset.to_string());
@@ -230,7 +249,13 @@ impl Script {
 
     fn ask_all(&mut self, batch: Vec<Operation>) -> String {
         let engine = self.engine.as_mut().unwrap();
-        let answers = ready(engine.apply(self.now * 1_000, batch)).unwrap();
+        let mut answers = ready(engine.apply(self.now * 1_000, batch.clone())).unwrap();
+        // Keys get their routes first.
+        let is_scoped =
+            matches!(&batch[..], [Operation::Dispatch(Dispatch { fetchers: Some(_), .. })]);
+        while is_scoped && answers == [Ok(Outcome::Dispatch(Dispatched::Later))] {
+            answers = ready(engine.apply(self.now * 1_000, batch.clone())).unwrap();
+        }
         answers.iter().map(answer).collect::<Vec<_>>().join(" & ")
     }
 
@@ -284,6 +309,10 @@ pub fn holder() -> LeaseHolder {
     LeaseHolder { worker: "w".into(), lease_seconds: 60 }
 }
 
+fn hold_of(kind: &str, it: &str) -> HoldOf {
+    if kind == "prefix" { HoldOf::Prefix(it.into()) } else { HoldOf::Fetcher(it.into()) }
+}
+
 fn operation(words: &[&str]) -> Operation {
     let number = |text: &str| text.parse::<i64>().unwrap();
     let attempt = |text: &str| Attempt(number(text));
@@ -318,16 +347,27 @@ fn operation(words: &[&str]) -> Operation {
             let seconds = seconds.first().map(|text| text.parse().unwrap());
             Hold { key: key(it), seconds, reason: String::new(), by }.into()
         }
+        ["stop", it] => Stop(key(it)).into(),
+        ["stops"] => Stops.into(),
         ["unhold", it] => Unhold(key(it)).into(),
+        ["hold-all", kind, it, seconds @ ..] => {
+            let seconds = seconds.first().map(|text| text.parse().unwrap());
+            HoldAll { of: hold_of(kind, it), seconds, reason: String::new(), by }.into()
+        }
+        ["unhold-all", kind, it] => UnholdAll(hold_of(kind, it)).into(),
         ["bump", it] => Bump { key: key(it), by }.into(),
         ["forget", it] => Forget(key(it)).into(),
         ["wake"] => EndHolds.into(),
         ["pause"] => SetPaused(true).into(),
         ["resume"] => SetPaused(false).into(),
         ["due"] => NextHoldEnd.into(),
+        ["opens"] => NextOpening.into(),
         ["leases"] => Leases.into(),
         ["runs"] => Runs.into(),
-        ["idle"] => WhyIdle.into(),
+        ["idle", of @ ..] => {
+            let of = of.iter().map(|it| (*it).into()).collect::<Vec<_>>();
+            WhyIdle((!of.is_empty()).then_some(of)).into()
+        }
         ["out"] => CountInFlight.into(),
         ["work"] => HasWork.into(),
         ["probe"] => Probe.into(),

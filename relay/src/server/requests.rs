@@ -200,7 +200,7 @@ fn answered_here(operations: &[Operation], operators: bool) -> Vec<Option<Answer
 fn put_off(answered: &mut [Answered]) -> Vec<Undo> {
     let (mut bytes, mut surplus) = (0, Vec::new());
     for outcome in answered {
-        let Ok(Outcome::Dispatch(Dispatched::Job(attempt, job))) = outcome else { continue };
+        let Ok(Outcome::Dispatch(Dispatched::Job(attempt, job, _))) = outcome else { continue };
         let its = encoded_bytes(&job.payload) + encoded_bytes(job.key.as_str());
         if bytes == 0 || bytes + its <= ANSWER_BYTES_MAX {
             bytes += its;
@@ -220,7 +220,7 @@ fn encoded_bytes(text: &str) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use shiftboss_protocol::model::{Attempt, Key, Row};
+    use shiftboss_protocol::model::{About, Attempt, Key, Row};
     use shiftboss_queue::operation::{Dispatch, Heartbeat};
 
     use super::*;
@@ -246,7 +246,7 @@ mod tests {
         {
             let job = |attempt| {
                 let row = Row { key: Key::new("a").unwrap(), payload: payload.clone() };
-                Ok(Outcome::Dispatch(Dispatched::Job(Attempt(attempt), row)))
+                Ok(Outcome::Dispatch(Dispatched::Job(Attempt(attempt), row, About::default())))
             };
             let mut answered: Vec<Answered> = (0..20).map(job).collect();
             let surplus = put_off(&mut answered);

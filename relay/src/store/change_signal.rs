@@ -134,7 +134,8 @@ mod tests {
         let context = Context::from_waker(Waker::noop());
         assert!(signal.poll(&context).is_pending());
         signal.note_hint();
-        tokio::time::sleep(SPREAD).await;
+        // Timers have steps of a millisecond.
+        tokio::time::sleep(SPREAD + Duration::from_millis(1)).await;
         assert_eq!(signal.poll(&context), Poll::Ready(Changed::Queue));
         signal.lose(7);
         assert!(signal.is_lost(7) && !signal.is_lost(8));

@@ -174,6 +174,7 @@ impl ListStore {
             Operation::Leases(_) => Outcome::Leases(Vec::new()),
             // The daemon's own, of which it takes care.
             Operation::NextHoldEnd(_) => Outcome::NextHoldEnd(None),
+            Operation::NextOpening(_) => Outcome::NextOpening(None),
             Operation::AddRows(AddRows(rows)) => {
                 let Some(transfer) = self.transfers.get(&rows.run) else {
                     return (None, Some(operation));

@@ -5,7 +5,7 @@ use std::time::Duration;
 use shiftboss_queue::policy::Retries;
 use shiftboss_relay::Broker;
 
-use super::{ServeArguments, host_name};
+use super::{ServeArguments, ServeOptions, host_name};
 use crate::cli::broker;
 use crate::cli::common::{CommonSettings, missing};
 use crate::config::keys::Said;
@@ -37,7 +37,7 @@ impl ServeSettings {
         typed.unfit(&wrote).map_or(Ok(()), |text| Err(Failure::usage(text)))?;
         let (options, said) = arguments.behind(file)?;
         options.faults(&said).into_iter().next().map_or(Ok(()), Err)?;
-        let lease_seconds = options.lease;
+        let store = options.store()?;
         let database = options.database.ok_or_else(|| missing("DATABASE", "DATABASE"))?;
         let common = CommonSettings::new(options.common, "DATABASE")?;
         Ok(Self {
@@ -53,21 +53,7 @@ impl ServeSettings {
                 polls: Polls { alone: options.poll, notified: options.poll_notified },
             },
             common,
-            store: Options {
-                policy: if options.classic {
-                    Policy::Classic
-                } else {
-                    Policy::Fair { lease_seconds }
-                },
-                durability: options.durability,
-                busy_timeout: BUSY_TIMEOUT,
-                max_expired_leases: options.max_expired_leases,
-                max_single_tasks: options.max_single_tasks.get(),
-                history: options.history,
-                bump_share: options.bump_share,
-                backoff: options.backoff,
-                retries: retry_rules(options.job_retry, &options.fetcher)?,
-            },
+            store,
             broker: broker(options.broker, &options.broker_prefix, options.broker_queues)?,
             relay_operators: options.relay_operators,
             fetchers: options.fetcher,
@@ -88,11 +74,39 @@ impl ServeSettings {
     pub fn differences(&self, other: &Self) -> Vec<String> {
         let mut names = self.said.differences(&other.said);
         let (a, b) = (&self.store, &other.store);
-        let tables = [("job_retry", a.retries != b.retries), ("backoff", a.backoff != b.backoff)];
+        let tables = [
+            ("job_retry", a.retries != b.retries),
+            ("backoff", a.backoff != b.backoff),
+            ("group", a.groups != b.groups),
+            ("retention", a.unlisted_kept != b.unlisted_kept),
+        ];
         names.extend(
             tables.iter().filter(|(_, differs)| *differs).map(|(name, _)| name.to_string()),
         );
         names
+    }
+}
+
+impl ServeOptions {
+    /// How the queue is kept, and by which rules.
+    pub fn store(&self) -> Result<Options, Failure> {
+        Ok(Options {
+            policy: if self.classic {
+                Policy::Classic
+            } else {
+                Policy::Fair { lease_seconds: self.lease }
+            },
+            durability: self.durability,
+            busy_timeout: BUSY_TIMEOUT,
+            max_expired_leases: self.max_expired_leases,
+            max_single_tasks: self.max_single_tasks.get(),
+            history: self.history,
+            bump_share: self.bump_share,
+            backoff: self.backoff.clone(),
+            retries: retry_rules(self.job_retry.clone(), &self.fetcher)?,
+            unlisted_kept: self.retention,
+            groups: self.group.clone(),
+        })
     }
 }
 

@@ -3,8 +3,10 @@
 //! What the daemon would refuse is an error, in the file and around it, and so is a command that cannot be run. A
 //! missing tree is only noted, because the daemon waits for it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use super::groups;
 use crate::child::{look_for, look_for_in};
 use crate::cli::ServeOptions;
 use crate::commands::printing::print;
@@ -15,7 +17,7 @@ use crate::config::{FetcherTable, File};
 use crate::exit::{ExitCode, Failure};
 use crate::stores;
 
-pub fn run(file: &Path) -> Result<(), Failure> {
+pub fn run(file: &Path, lists: &[PathBuf], job_time: Duration) -> Result<(), Failure> {
     let (options, said) = File::read(file)?.all::<ServeOptions>()?;
     let (files, tables) = (options.files(), &options.fetcher);
     let own = configuration::refuse_own_files(file, tables, &files).err();
@@ -25,7 +27,11 @@ pub fn run(file: &Path) -> Result<(), Failure> {
     faults.extend(database.and_then(stores::unusable));
     let does_start = faults.is_empty();
     faults.extend(tables.iter().filter_map(program));
-    print(report(file, &options, &faults))?;
+    let mut out = report(file, &options, &faults);
+    for list in lists {
+        out += &groups::report(list, &options, job_time)?;
+    }
+    print(out)?;
     if faults.is_empty() {
         return Ok(());
     }

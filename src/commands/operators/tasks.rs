@@ -196,14 +196,12 @@ pub(super) fn cancel(daemon: &DaemonArguments, key: Key) -> Result<(), Failure> 
     }
     let is_in_flight = answer.in_flight;
     let object = json!({"key": answer.key, "deleted": deleted, "in_flight": is_in_flight});
-    let (name, why) = (text(&answer.key), line_of("why", &answer.key));
+    let (name, stop) = (text(&answer.key), line_of("cancel --running", &answer.key));
     let said = format!("Deleted {} of {name}.", counted(deleted, "single task"));
     show(&Answer { line: object.to_string(), object }, daemon.json, said)?;
     if !is_in_flight {
         return Ok(());
     }
-    let text = format!(
-        "one of {name} is in flight and stays: cancel it again when its job has ended ({why} tells)"
-    );
+    let text = format!("one of {name} is in flight and stays: {stop} stops it");
     Err(Failure::new(ExitCode::AlreadyRunning, text))
 }

@@ -202,7 +202,7 @@ impl PostgresStore {
     fn tell(&self, joined: &mut Joined) {
         self.membership.note_pause(joined.engine.is_paused());
         let news = joined.engine.take_news();
-        if news.has_work {
+        if news.has_work || news.has_stop {
             self.membership.tell_work();
         }
         if news.has_lease {
@@ -283,7 +283,7 @@ fn taken(name: &str, holder: &str) -> StoreError {
 
 fn handed_out(outcomes: &[Result<Outcome, Rejected>]) -> impl Iterator<Item = Attempt> {
     outcomes.iter().filter_map(|outcome| match outcome {
-        Ok(Outcome::Dispatch(Dispatched::Job(attempt, _))) => Some(*attempt),
+        Ok(Outcome::Dispatch(Dispatched::Job(attempt, _, _))) => Some(*attempt),
         _ => None,
     })
 }

@@ -65,7 +65,7 @@ const BOUNDS: [Bounds; 10] = [
     (
         &["outcome"],
         |it| it == "failed" || known(it).is_some(),
-        "outcome is failed, success, failure, timeout, released, undone or expired.",
+        "outcome is failed, success, failure, timeout, released, undone, expired or cancelled.",
     ),
     (&["by"], |it| word::<Grouping>(it).is_some(), "by is all, fetcher, hour, day or fetcher_day."),
     (&["day"], |it| it == LATEST || is_day(it), "day is a date such as 2026-11-21, or latest."),

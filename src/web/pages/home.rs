@@ -113,6 +113,14 @@ fn numbers(queue: &QueueStatus, last_day: Option<&StatsGroup>, now: i64) -> Vec<
         ),
         with_list("held", "which are held", queue.held, "held"),
     ];
+    if !queue.hold_rules.is_empty() {
+        let value = queue.hold_rules.len().to_string();
+        numbers.push(Number { name: "hold rules", value, of: None });
+    }
+    let closed = status::closed_groups(queue);
+    if closed > 0 {
+        numbers.push(Number { name: "closed groups", value: closed.to_string(), of: None });
+    }
     if queue.backed_off > 0 {
         numbers.push(with_list("backed off", "which are backed off", queue.backed_off, "held"));
     }

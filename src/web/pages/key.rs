@@ -23,6 +23,7 @@ pub(super) struct KeyPage {
     key: String,
     can_retry: bool,
     can_bump: bool,
+    can_cancel: bool,
     /// Where it is asked how long it is to be held.
     hold: Option<String>,
     can_unhold: bool,
@@ -49,11 +50,14 @@ pub(super) fn ask(sight: &Sight<'_>, asked: &Asked) -> ReadResult<(StatusCode, K
     };
     let is_held = why.as_ref().is_some_and(|why| why.hold.is_some());
     let is_bumped = why.as_ref().is_some_and(|why| why.bump.is_some());
+    let delivery = why.as_ref().and_then(|why| why.in_flight.as_ref());
+    let can_stop = delivery.is_some_and(|it| it.lease_seconds.is_some() && !it.stopping);
     let can_hold = frame.can_act && why.is_some() && !is_held;
     let status = if why.is_some() { StatusCode::OK } else { StatusCode::NOT_FOUND };
     let page = KeyPage {
         can_retry: frame.can_act && !is_held && rows().any(is_ended),
         can_bump: frame.can_act && !is_held && !is_bumped && rows().next().is_some(),
+        can_cancel: frame.can_act && can_stop,
         hold: can_hold.then(|| format!("hold?k={}", in_address(key))),
         can_unhold: frame.can_act && is_held,
         frame,
@@ -61,7 +65,7 @@ pub(super) fn ask(sight: &Sight<'_>, asked: &Asked) -> ReadResult<(StatusCode, K
         key: key.to_owned(),
         feed: format!("key.atom?k={}", in_address(key)),
         sentences: why.as_ref().map(|why| sentences(why, now)).unwrap_or_default(),
-        output: why.as_ref().and_then(|why| why.in_flight.as_ref()).and_then(|out| {
+        output: delivery.and_then(|out| {
             let (key, started, number) = (key.to_owned(), out.since, out.attempt);
             output(Some(&Attempt { key, started, number }), sight)
         }),

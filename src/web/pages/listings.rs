@@ -14,7 +14,7 @@ use crate::view::listings::HeldSet;
 use crate::view::question::{Listed, Question, Turns};
 use crate::view::table::{Table, capitalized};
 
-const OUTCOMES: [(&str, &str); 8] = [
+const OUTCOMES: [(&str, &str); 9] = [
     ("", "all"),
     ("failed", "failure and timeout"),
     ("success", "success"),
@@ -23,6 +23,7 @@ const OUTCOMES: [(&str, &str); 8] = [
     ("released", "released"),
     ("undone", "undone"),
     ("expired", "expired"),
+    ("cancelled", "cancelled"),
 ];
 
 #[derive(Default)]

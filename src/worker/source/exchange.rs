@@ -113,7 +113,7 @@ impl Slot {
     ) -> Result<Option<ClientError>, ClientError> {
         let Some(ended) = end else { return Ok(None) };
         let (job, code) = &*ended;
-        match self.client.report(ended, wait).await {
+        match self.client.report(ended, self.asks, wait).await {
             Ok(()) => self.count(&job.key, *code),
             Err(ClientError::Refused { code: why, text }) if is_not_ours(&why) => {
                 let (key, attempt, answer) = (job.shown_key(), job.number(), why + " " + &text);

@@ -33,7 +33,7 @@ pub(crate) use whole;
 
 /// Each daemon's part of the counts.
 pub(crate) const COUNTS_OF_RUNS: &str = "SELECT fetcher, run, rows, waiting, in_flight, leased, redelivered, delayed, dead, failed, held,
-    backed_off, bumped FROM counts";
+    backed_off, bumped, keys, unlisted FROM counts";
 
 const SAVE_NUMBERS: &str = "UPDATE header SET last_bump = $1, last_single = $2, last_since = $3, paused = $4, clock = $5, ids = $6,
     version = version + 1";
@@ -47,18 +47,19 @@ const SAVE_RUN: &str =
     position = excluded.position, skipped = excluded.skipped, stale = excluded.stale";
 const DELETE_RUN: &str = "DELETE FROM runs WHERE fetcher = $1 AND run = $2";
 const ADD_COUNTS: &str = "INSERT INTO counts AS c (fetcher, run, daemon, rows, waiting, in_flight, leased, redelivered, delayed, dead,
-        failed, held, backed_off, bumped)
+        failed, held, backed_off, bumped, keys, unlisted)
     SELECT * FROM unnest($1::int8[], $2::int8[], $3::int8[], $4::int8[], $5::int8[], $6::int8[], $7::int8[], $8::int8[],
-        $9::int8[], $10::int8[], $11::int8[], $12::int8[], $13::int8[], $14::int8[])
+        $9::int8[], $10::int8[], $11::int8[], $12::int8[], $13::int8[], $14::int8[], $15::int8[], $16::int8[])
     ON CONFLICT (fetcher, run, daemon) DO UPDATE SET rows = c.rows + excluded.rows, waiting = c.waiting + excluded.waiting,
         in_flight = c.in_flight + excluded.in_flight, leased = c.leased + excluded.leased,
         redelivered = c.redelivered + excluded.redelivered, delayed = c.delayed + excluded.delayed, dead = c.dead + excluded.dead,
         failed = c.failed + excluded.failed, held = c.held + excluded.held, backed_off = c.backed_off + excluded.backed_off,
-        bumped = c.bumped + excluded.bumped";
+        bumped = c.bumped + excluded.bumped, keys = c.keys + excluded.keys, unlisted = c.unlisted + excluded.unlisted";
 /// For all runs that are gone, and have no job out.
 const DELETE_COUNTS: &str = "DELETE FROM counts c USING (SELECT fetcher, run FROM counts GROUP BY fetcher, run
         HAVING (sum(rows), sum(waiting), sum(in_flight), sum(leased), sum(redelivered), sum(delayed), sum(dead), sum(failed),
-            sum(held), sum(backed_off), sum(bumped)) = (0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)) AS nothing
+            sum(held), sum(backed_off), sum(bumped), sum(keys), sum(unlisted))
+            = (0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)) AS nothing
     WHERE c.fetcher = nothing.fetcher AND c.run = nothing.run
         AND NOT EXISTS (SELECT FROM runs r WHERE r.fetcher = c.fetcher AND r.run = c.run)";
 

@@ -10,11 +10,12 @@ use std::sync::Arc;
 use shiftboss_protocol::model::{Attempt, Key, LeaseHolder};
 use shiftboss_queue::attempt::{EndedAttempt, Outcome};
 use shiftboss_queue::code;
+use shiftboss_queue::groups::GroupId;
 use shiftboss_queue::listings::{End, behind};
-use shiftboss_queue::place::Place;
+use shiftboss_queue::place::{Line, Place};
 use shiftboss_queue::record::{FetcherId, Flight, LastRun, ListRow, Millis, Record, Singles, Task};
-use shiftboss_queue::records::{From, InFlight, KeyId, Name, Payload, StoreResult, Stored};
-use shiftboss_queue::rules::dispatch::Scope;
+use shiftboss_queue::records::{From, InFlight, KeyId, Name, Opens, Payload, StoreResult, Stored};
+use shiftboss_queue::rules::groups::Group;
 use tokio_postgres::Row;
 use tokio_postgres::types::FromSql;
 
@@ -28,13 +29,13 @@ macro_rules! select {
         concat!(
             "SELECT k.id, k.key, k.since, k.started, k.finished, k.exit_code, k.claimed, k.served, k.waiting, k.failed, k.dead,
                 k.last_attempt, k.attempt, k.fetcher, k.run, k.worker, k.lease, k.started_ms, k.before, k.turn, k.held,
-                e.extras, e.lane, e.due, r.fetchers, r.runs, r.armed, r.readings, r.payloads, t.number, t.payload,
-                k.ctid = (SELECT v.ctid FROM keys v WHERE v.id = k.id), k.owner
+                e.extras, coalesce(e.lane, e.lane_in_group), e.due, r.fetchers, r.runs, r.armed, r.readings, r.payloads, t.number, t.payload,
+                k.ctid = (SELECT v.ctid FROM keys v WHERE v.id = k.id), k.owner, k.single_group, k.routes, r.groups
              FROM ", $from, "
              LEFT JOIN extras e ON k.extra AND e.key = k.id
              LEFT JOIN LATERAL (
                 SELECT array_agg(fetcher) AS fetchers, array_agg(run) AS runs, array_agg(armed) AS armed,
-                    array_agg(reading) AS readings, array_agg(", $payload, ") AS payloads
+                    array_agg(reading) AS readings, array_agg(", $payload, ") AS payloads, array_agg(grp) AS groups
                 FROM (SELECT * FROM rows WHERE rows.key = k.id ORDER BY fetcher, run) o) r ON true
              LEFT JOIN LATERAL (
                 SELECT number, ", $payload, " AS payload FROM tasks
@@ -43,8 +44,7 @@ macro_rules! select {
         )
     };
 }
-/// Likewise, of those that have a task of the fetchers $1, or of all; tasks are fetcher 0's. Those that somebody has locked are passed by; and,
-/// second, waited for. Where $lock begins with the row that leads to the key, a key that has left it meanwhile is passed by unlocked: it is
+/// Likewise, at most $1. Those that somebody has locked are passed by; and, second, waited for. Where $lock begins with the row that leads to the key, a key that has left it meanwhile is passed by unlocked: it is
 /// another daemon's job by now, and the end of that would wait.
 macro_rules! next {
     ($from:literal, $of:literal, $order:literal, $lock:literal) => {
@@ -58,9 +58,7 @@ macro_rules! next {
             "payload",
             $from,
             concat!(
-                "WHERE ", $of, " AND ($1::int8[] IS NULL OR k.waiting > 0 AND 0 = ANY ($1)
-                    OR EXISTS (SELECT FROM rows WHERE rows.key = k.id AND rows.fetcher = ANY ($1)))
-                 ORDER BY ", $order, " LIMIT $2::int8", $locked
+                "WHERE ", $of, " ORDER BY ", $order, " LIMIT $1::int8", $locked
             )
         )
     };
@@ -104,19 +102,56 @@ pub(crate) const END: &str = ends!("SELECT * FROM attempts WHERE attempt = $1", 
 const OF_OTHERS: &str =
     "SELECT attempt, NULL::text AS name, key FROM attempts WHERE attempt = ANY ($1::int8[])
     UNION ALL SELECT NULL, name, key FROM tasks WHERE name = ANY ($2::text[])";
+/// Those that have a single task that waits.
+pub(crate) const OF_TASKS: &str = select!(
+    "NULL::bytea",
+    "(SELECT DISTINCT key FROM tasks WHERE status = 'waiting' AND key > $1 ORDER BY key LIMIT $2::int8) o
+        JOIN keys k ON k.id = o.key",
+    "ORDER BY k.id FOR UPDATE OF k"
+);
 pub(crate) const OF_RUN: &str = select!(
     "NULL::bytea",
     "rows o JOIN keys k ON k.id = o.key",
     "WHERE o.fetcher = $1 AND o.run = $2 AND o.key > $3 ORDER BY o.key LIMIT $4::int8 FOR UPDATE OF k"
 );
 
-/// $3: of the order, or those that somebody has. Behind the turn $4 of the key $5.
+/// $2: of the order, or those that somebody has. Behind the turn $3 of the key $4.
 const IN_ORDER: [&str; 2] = next!(
     "places p JOIN keys k ON k.id = p.key",
-    "p.kind = $3::int2 AND (p.at, p.key) > ($4::int8, $5::int8)",
+    "p.kind = $2::int2 AND (p.at, p.key) > ($3::int8, $4::int8)",
     "p.at, p.key",
     "p, k"
 );
+/// Of the order, in groups or not.
+const LATER: [&str; 2] = next!(
+    "places p JOIN keys k ON k.id = p.key",
+    "p.kind IN (1, 6) AND (p.at, p.key) > ($2::int8, $3::int8)",
+    "p.at, p.key",
+    "p, k"
+);
+/// Of the group $2, in the line $3, behind the key $5 at $4.
+const STANDING: [&str; 2] = next!(
+    "stands s JOIN keys k ON k.id = s.key",
+    "s.grp = $2::int8 AND s.line = $3::int8 AND (s.at, s.key) > ($4::int8, $5::int8)",
+    "s.at, s.key",
+    "s, k"
+);
+/// The first ones of open groups, in the line $2. Whoever changes a group waits for others that do, not those who look.
+const HEADS: [&str; 2] = next!(
+    "heads h JOIN keys k ON k.id = h.key",
+    "h.line = $2::int8 AND h.open AND (h.at, h.key) > ($3::int8, $4::int8)",
+    "h.at, h.key",
+    "k"
+);
+const ANY_HEAD: &str = "SELECT FROM heads
+    WHERE line = $1::int8 AND open AND (at, key) > ($2::int8, $3::int8) LIMIT 1";
+const ANY_STANDING: &str = "SELECT FROM stands
+    WHERE grp = $1::int8 AND line = $2::int8 AND (at, key) > ($3::int8, $4::int8) LIMIT 1";
+/// Groups are locked one after the other by all.
+pub(crate) const GROUPS: &str = "SELECT state, in_flight, waiting, tasks, grp FROM groups WHERE grp = ANY ($1::int8[]) ORDER BY grp FOR UPDATE";
+pub(crate) const OPENING: &str = "SELECT state, in_flight, waiting, tasks, grp, opens FROM groups
+    WHERE opens <= $3::int8 AND (opens, grp) > ($1::int8, $2::int8) ORDER BY opens, grp LIMIT $4::int8
+    FOR UPDATE SKIP LOCKED";
 const ANY: &str =
     "SELECT FROM places WHERE kind = $1::int2 AND (at, key) > ($2::int8, $3::int8) LIMIT 1";
 /// The first key behind a place that has something but rows of lists that go; or the last one of $4, and how many these are. Each is looked
@@ -132,26 +167,26 @@ const LEAVING: &str = "
     UNION ALL (SELECT at, key, (SELECT count(*) FROM few) FROM few ORDER BY at DESC, key DESC LIMIT 1) LIMIT 1";
 const IN_LANE: [&str; 2] = next!(
     "extras x JOIN keys k ON k.id = x.key",
-    "x.lane IS NOT NULL AND (x.lane, x.key) > ($3::int8, $4::int8)",
+    "x.lane IS NOT NULL AND (x.lane, x.key) > ($2::int8, $3::int8)",
     "x.lane, x.key",
     "k"
 );
-/// $3: up to when.
+/// $2: up to when.
 const DUE: [&str; 2] = next!(
     "extras x JOIN keys k ON k.id = x.key",
-    "x.due <= $3::int8 AND (x.due, x.key) > ($4::int8, $5::int8)",
+    "x.due <= $2::int8 AND (x.due, x.key) > ($3::int8, $4::int8)",
     "x.due, x.key",
     "k"
 );
 /// All keys with something due, by their ids.
 const DUES: [&str; 2] = next!(
     "extras x JOIN keys k ON k.id = x.key",
-    "x.due IS NOT NULL AND x.key > $3::int8",
+    "x.due IS NOT NULL AND x.key > $2::int8",
     "x.key",
     "k"
 );
 /// All, by their ids.
-const ALL: [&str; 2] = next!("keys k", "k.id > $3::int8", "k.id", "k");
+const ALL: [&str; 2] = next!("keys k", "k.id > $2::int8", "k.id", "k");
 pub(crate) const FLIGHTS: &str =
     "SELECT k.attempt, k.started_ms, k.lease, k.owner FROM places p JOIN keys k ON k.id = p.key
     WHERE p.kind = 3 ORDER BY p.at";
@@ -208,40 +243,33 @@ pub(crate) fn other(row: &Row) -> StoreResult<(Name, KeyId)> {
 
 /// The next keys of a kind after a place, in the order also after `front`. `waits`: includes those that others have
 /// locked.
-pub(crate) fn next(
-    from: From,
-    behind: Option<&Stored>,
-    front: At,
-    scope: &Scope,
-    count: i64,
-    waits: bool,
-) -> Ask {
+pub(crate) fn next(from: From, behind: Option<&Stored>, front: At, count: i64, waits: bool) -> Ask {
     let which = usize::from(waits);
-    let fetchers: Option<Vec<i64>> = match scope {
-        Scope::All => None,
-        Scope::Fetchers(fetchers) => Some(fetchers.iter().map(|it| it.0).collect()),
-    };
     let (turn, id) = place(behind);
     match from {
-        From::Order => {
+        From::Line(Line::ORDER) => {
             let (turn, id) = (turn, id).max(front);
-            ask!(IN_ORDER[which], fetchers, count, READY, turn, id)
+            ask!(IN_ORDER[which], count, READY, turn, id)
         }
-        From::ClassicHeld => ask!(IN_ORDER[which], fetchers, count, HELD, turn, id),
+        From::ClassicHeld => ask!(IN_ORDER[which], count, HELD, turn, id),
         From::Later(bound) => {
             let (turn, id) = (code::turn(bound), i64::MAX).max((turn, id));
-            ask!(IN_ORDER[which], fetchers, count, READY, turn, id)
+            ask!(LATER[which], count, turn, id)
         }
-        From::Lane => {
-            let lane = behind.and_then(|it| it.place.lane).unwrap_or(i64::MIN);
-            ask!(IN_LANE[which], fetchers, count, lane, id)
+        From::Line(Line::LANE) => ask!(IN_LANE[which], count, at_in(Line::LANE, behind), id),
+        From::Line(line) => {
+            ask!(STANDING[which], count, 0_i64, code::line(line), at_in(line, behind), id)
         }
+        From::Group(group, line) => {
+            ask!(STANDING[which], count, group.0, code::line(line), at_in(line, behind), id)
+        }
+        From::Heads(line) => ask!(HEADS[which], count, code::line(line), at_in(line, behind), id),
         From::Due(until) => {
             let due = behind.and_then(|it| it.place.due).unwrap_or(i64::MIN);
-            ask!(DUE[which], fetchers, count, until, due, id)
+            ask!(DUE[which], count, until, due, id)
         }
-        From::Dues => ask!(DUES[which], fetchers, count, id),
-        From::All => ask!(ALL[which], fetchers, count, id),
+        From::Dues => ask!(DUES[which], count, id),
+        From::All => ask!(ALL[which], count, id),
     }
 }
 
@@ -257,10 +285,35 @@ pub(crate) fn last_leaving(row: &Row, count: i64) -> StoreResult<(At, bool)> {
     Ok(((at, last), found == Some(count)))
 }
 
-/// Asks whether there is any key in the order after this one.
-pub(crate) fn any(behind: Option<&Stored>) -> Ask {
+/// Asks whether there is any key after this one, of those from which jobs are handed out; `None`: of others.
+pub(crate) fn any(from: From, behind: Option<&Stored>) -> Option<Ask> {
     let (turn, id) = place(behind);
-    ask!(ANY, READY, turn, id)
+    Some(match from {
+        From::Line(Line::ORDER) => ask!(ANY, READY, turn, id),
+        From::Line(line) if !line.is_lane => {
+            ask!(ANY_STANDING, 0_i64, code::line(line), turn, id)
+        }
+        From::Heads(line) => ask!(ANY_HEAD, code::line(line), at_in(line, behind), id),
+        _ => return None,
+    })
+}
+
+/// Where a key stands in a line.
+fn at_in(line: Line, key: Option<&Stored>) -> i64 {
+    let turn = |it: &Stored| it.place.order.map(code::turn);
+    let at = key.and_then(|it| if line.is_lane { it.place.lane } else { turn(it) });
+    at.unwrap_or(i64::MIN)
+}
+
+pub(crate) fn group(row: &Row) -> StoreResult<(GroupId, Group)> {
+    let group: Group = json(get(row, 0)?)?;
+    let (in_flight, waiting, tasks) = (get(row, 1)?, get(row, 2)?, get(row, 3)?);
+    Ok((GroupId(get(row, 4)?), Group { in_flight, waiting, tasks, ..group }))
+}
+
+pub(crate) fn opening(row: &Row) -> StoreResult<(Opens, Group)> {
+    let (id, group) = self::group(row)?;
+    Ok(((get(row, 5)?, id), group))
 }
 
 pub(crate) fn place(key: Option<&Stored>) -> At {
@@ -284,6 +337,7 @@ pub(crate) const HELD: i16 = 2;
 pub(crate) const IN_FLIGHT: i16 = 3;
 pub(crate) const FAILED: i16 = 4;
 pub(crate) const CLAIMED: i16 = 5;
+pub(crate) const GROUPED: i16 = 6;
 
 fn get<'r, T: FromSql<'r>>(row: &'r Row, at: usize) -> StoreResult<T> {
     row.try_get(at).map_err(classify)
@@ -326,15 +380,21 @@ fn one(row: &Row) -> StoreResult<Found> {
             failed: number(9)?,
             dead: number(10)?,
             first,
+            group: get::<Option<i64>>(row, 33)?.map(GroupId),
             edits: Vec::new(),
         },
         extras: get::<Option<&str>>(row, 21)?.map(json).transpose()?.unwrap_or_default(),
         last_attempt: Attempt(get(row, 11)?),
         ..Record::new(Key::stored(text(get(row, 1)?)?))
     };
+    let routes = get::<Option<&str>>(row, 34)?
+        .map(|text| code::routes_of(text).ok_or_else(|| odd("keys.routes")));
+    let (group, routes) = routes.transpose()?.unwrap_or_default();
     let place = Place {
+        group,
+        routes,
         order: get::<Option<i64>>(row, 19)?.map(code::turn_of),
-        classic_held: get(row, 20)?,
+        classic_held: get::<i64>(row, 20)? == code::HELD,
         lane: get(row, 22)?,
         due: get::<Option<Millis>>(row, 23)?,
     };
@@ -369,12 +429,14 @@ fn flight(row: &Row) -> StoreResult<Option<Flight>> {
 fn rows_of(row: &Row) -> StoreResult<Vec<ListRow>> {
     let column = |at: usize| get::<Option<Vec<i64>>>(row, at).map(Option::unwrap_or_default);
     let (fetchers, runs, armed, readings) = (column(24)?, column(25)?, column(26)?, column(27)?);
-    let rows = fetchers.into_iter().zip(runs).zip(armed.into_iter().zip(readings));
-    let row = |((fetcher, run), (armed, reading))| ListRow {
+    let groups = get::<Option<Vec<Option<i64>>>>(row, 35)?.unwrap_or_default();
+    let rows = fetchers.into_iter().zip(runs).zip(armed.into_iter().zip(readings)).zip(groups);
+    let row = |(((fetcher, run), (armed, reading)), group): (_, Option<i64>)| ListRow {
         fetcher: FetcherId(fetcher),
         run,
         armed: Attempt(armed),
         reading,
+        group: group.map(GroupId),
         payload: None,
     };
     Ok(rows.map(row).collect())

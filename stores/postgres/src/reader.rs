@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use shiftboss_protocol::answers::KnownKey;
 use shiftboss_protocol::model::{Attempt, Key};
-use shiftboss_queue::documents::{DAEMON, Gone};
+use shiftboss_queue::documents::{DAEMON, Gone, HOLDS};
+use shiftboss_queue::groups::GroupId;
 use shiftboss_queue::listings::{
-    Along, Document, End, EndsOf, Head, Joined, Listings, Spot, Summed, SumsOf, read,
+    Along, Document, End, EndsOf, GroupSeen, Head, Joined, Listings, Spot, Summed, SumsOf, read,
 };
 use shiftboss_queue::record::{FetcherId, SingleStatus, Task};
 use shiftboss_queue::records::{KeyId, Payload, StoreError, StoreResult, Stored};
@@ -17,7 +18,7 @@ use tokio_postgres::{Client, Row};
 
 use crate::error::{classify, odd};
 use crate::header::{self, whole};
-use crate::load::{self, CLAIMED, HELD, IN_FLIGHT, READY, both, documents, ends};
+use crate::load::{self, CLAIMED, HELD, IN_FLIGHT, both, documents, ends};
 use crate::wire::{Ask, Wire, ask};
 
 /// Does not wait for an administrator's lock on a table, or for a migration.
@@ -28,6 +29,10 @@ const BEGIN: &str =
 const PLACES: &str =
     "SELECT at, key FROM places WHERE kind = $1 AND (at, key) > ($2::int8, $3::int8)
     ORDER BY at, key LIMIT $4::int8";
+/// Keys in order, in groups or not, at most $3 after the number $1 and the id $2.
+const IN_ORDER: &str = "(SELECT at, key FROM places WHERE kind = 1 AND (at, key) > ($1::int8, $2::int8) ORDER BY at, key LIMIT $3::int8)
+    UNION ALL (SELECT at, key FROM places WHERE kind = 6 AND (at, key) > ($1, $2) ORDER BY at, key LIMIT $3)
+    ORDER BY 1, 2 LIMIT $3";
 /// The same backward.
 const PLACES_BACK: &str =
     "SELECT at, key FROM places WHERE kind = $1 AND (at, key) < ($2::int8, $3::int8)
@@ -43,12 +48,28 @@ const BACKED_OFF: &str = "SELECT backed_off, key FROM extras WHERE backed_off IS
     ORDER BY backed_off DESC, key DESC LIMIT $3::int8";
 const DEAD: &str = "SELECT $1::int8 * 0, key FROM extras WHERE dead AND key > $2::int8 ORDER BY key LIMIT $3::int8";
 
+const GROUPS_OF_KIND: &str = "SELECT state, in_flight, waiting, tasks, grp, kind, opens FROM groups
+    WHERE kind = $1 ORDER BY waiting DESC, grp DESC LIMIT $2::int8";
+const GROUP: &str =
+    "SELECT state, in_flight, waiting, tasks, grp, kind, opens FROM groups WHERE grp = $1";
+const GROUP_COUNTS: &str = "SELECT kind, count(*), sum(waiting)::int8 FROM groups GROUP BY kind";
+
 /// An index entry has no room for more than the beginning of a key.
 const KNOWN: &str = "SELECT key, started, exit_code FROM keys k
     WHERE substr(key, 1, 64) >= substr($1::bytea, 1, 64) AND substr(key, 1, 64) <= substr($2::bytea, 1, 64) AND key >= $1 AND key < $2
         AND (started IS NOT NULL OR attempt IS NOT NULL OR waiting + failed + dead > 0
             OR EXISTS (SELECT FROM rows WHERE rows.key = k.id))
     ORDER BY substr(key, 1, 64), key LIMIT $3::int8";
+const BETWEEN: &str = "SELECT id FROM keys
+    WHERE substr(key, 1, 64) >= substr($1::bytea, 1, 64) AND substr(key, 1, 64) <= substr($2::bytea, 1, 64) AND key >= $1 AND key < $2
+    ORDER BY substr(key, 1, 64), key LIMIT $3::int8";
+/// Behind all texts: none has such a byte.
+const NO_TEXT: &[u8] = &[0xff];
+const OF_RUN: &str =
+    "SELECT 0::int8, key FROM rows WHERE fetcher = $1 AND run = $2 AND key > $3::int8
+    ORDER BY key LIMIT $4::int8";
+const WITH_SINGLES: &str =
+    "SELECT DISTINCT 0::int8, key FROM tasks WHERE key > $1::int8 ORDER BY key LIMIT $2::int8";
 const LISTED: &str = "SELECT key FROM rows UNION SELECT key FROM tasks
     WHERE status IN ('waiting', 'in_flight', 'failed', 'dead_letter')";
 /// The first key at or after a random id in each of $1 equal ranges of all ids.
@@ -219,22 +240,31 @@ fn summed(row: &Row) -> StoreResult<Summed> {
     Ok(Summed { fetcher, since: get(row, 1)?, outcome: load::outcome(row, 2)?, sums })
 }
 
+fn seen(row: &Row) -> StoreResult<GroupSeen> {
+    Ok(GroupSeen { group: load::group(row)?.1, kind: get(row, 5)?, opens: get(row, 6)? })
+}
+
 impl Listings for Moment {
     type Error = StoreError;
 
     async fn head(&mut self) -> StoreResult<Head> {
         let asks = [header::LOOK, header::NAMES, header::RUNS, header::COUNTS_OF_RUNS];
-        let asks = asks.map(|sql| ask!(sql)).into_iter().chain([documents(DAEMON.name())]);
+        let asks = asks
+            .map(|sql| ask!(sql))
+            .into_iter()
+            .chain([DAEMON.name(), HOLDS.name()].map(documents));
         let mut answers = self.wire.send(asks.collect()).await?.into_iter();
         let mut next = || answers.next().unwrap_or_default();
         let (numbers, names, runs, counts) = (next(), next(), next(), next());
         let daemon: Vec<Document> = next().iter().map(both).collect::<StoreResult<_>>()?;
         let daemon = read(&DAEMON, &daemon).pop().map(|(_, it)| it);
+        let holds: Vec<Document> = next().iter().map(both).collect::<StoreResult<_>>()?;
+        let holds = read(&HOLDS, &holds).pop().map(|(_, it)| it).unwrap_or_default();
         let numbers = numbers.first().ok_or_else(|| odd("there is no header"))?;
         let header = header::read(numbers, &names, &runs, &counts)?;
         let now = get::<i64>(numbers, 9).map(|now| self.has_clock.then_some(now))?;
         let schema_version = self.schema_version;
-        Ok(Head { header, daemon, schema_version, last_write: None, now })
+        Ok(Head { header, daemon, schema_version, holds, last_write: None, now })
     }
 
     async fn documents(&mut self, prefixes: &[&str]) -> StoreResult<Vec<Document>> {
@@ -260,7 +290,7 @@ impl Listings for Moment {
         let end = if along.is_backward() { i64::MAX } else { i64::MIN };
         let ((at, KeyId(key)), count) = (behind.unwrap_or((end, KeyId(end))), limit(count));
         let ask = match along {
-            Along::Order => ask!(PLACES, READY, at, key, count),
+            Along::Order => ask!(IN_ORDER, at, key, count),
             Along::ClassicHeld => ask!(PLACES, HELD, at, key, count),
             Along::Out => ask!(PLACES, IN_FLIGHT, at, key, count),
             Along::Claimed => ask!(PLACES, CLAIMED, at, key, count),
@@ -270,6 +300,8 @@ impl Listings for Moment {
             Along::Held => ask!(OPERATORS, at, key, count),
             Along::BackedOff => ask!(BACKED_OFF, at, key, count),
             Along::Dead => ask!(DEAD, 0_i64, key, count),
+            Along::Run(fetcher, run) => ask!(OF_RUN, fetcher.0, run, key, count),
+            Along::Singles => ask!(WITH_SINGLES, key, count),
         };
         self.rows(ask, spot).await
     }
@@ -292,10 +324,21 @@ impl Listings for Moment {
         before: Option<&str>,
         count: usize,
     ) -> StoreResult<Vec<KnownKey>> {
-        // No text has such a byte.
-        let before = before.map_or(vec![0xff], |text| text.as_bytes().to_vec());
+        let before = before.map_or(NO_TEXT.to_vec(), |text| text.as_bytes().to_vec());
         let ask = ask!(KNOWN, from.as_bytes().to_vec(), before, limit(count));
         self.rows(ask, known).await
+    }
+
+    async fn between(
+        &mut self,
+        from: &str,
+        before: Option<&str>,
+        count: usize,
+    ) -> StoreResult<Vec<KeyId>> {
+        let before = before.map_or(NO_TEXT.to_vec(), |text| text.as_bytes().to_vec());
+        let ids =
+            self.values(ask!(BETWEEN, from.as_bytes().to_vec(), before, limit(count))).await?;
+        Ok(ids.into_iter().map(KeyId).collect())
     }
 
     async fn listed(&mut self) -> StoreResult<Vec<KeyId>> {
@@ -305,6 +348,18 @@ impl Listings for Moment {
     async fn sample(&mut self, parts: usize) -> StoreResult<Vec<KeyId>> {
         let ids = self.values(ask!(SAMPLE, limit(parts.max(1)))).await?;
         Ok(ids.into_iter().map(KeyId).collect())
+    }
+
+    async fn groups(&mut self, kind: i64, count: usize) -> StoreResult<Vec<GroupSeen>> {
+        self.rows(ask!(GROUPS_OF_KIND, kind, limit(count)), seen).await
+    }
+
+    async fn group(&mut self, id: GroupId) -> StoreResult<Option<GroupSeen>> {
+        Ok(self.rows(ask!(GROUP, id.0), seen).await?.pop())
+    }
+
+    async fn group_counts(&mut self) -> StoreResult<Vec<(i64, i64, i64)>> {
+        self.rows(ask!(GROUP_COUNTS), |row| Ok((get(row, 0)?, get(row, 1)?, get(row, 2)?))).await
     }
 
     async fn payloads(&mut self, tasks: &[(KeyId, Task)]) -> StoreResult<Vec<Payload>> {

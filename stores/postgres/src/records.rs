@@ -7,22 +7,25 @@
 //! those that another daemon has.
 
 mod ahead;
+mod groups;
+mod singles;
 
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-use shiftboss_protocol::fetcher_file::checksum;
 use shiftboss_protocol::model::Attempt;
 use shiftboss_queue::attempt::EndedAttempt;
 use shiftboss_queue::code;
 use shiftboss_queue::counts::Tally;
-use shiftboss_queue::record::{FetcherId, Record, SingleStatus, Task};
+use shiftboss_queue::groups::GroupId;
+use shiftboss_queue::place::Line;
+use shiftboss_queue::record::{FetcherId, Millis, Record, SingleStatus, Task};
 use shiftboss_queue::records::{
-    Begun, Changes, From, Header, InFlight, KeyId, Name, Outset, Payload, Records, StoreError,
-    StoreResult, Stored,
+    Begun, Changes, From, Header, InFlight, KeyId, Name, Opens, Outset, Payload, Records,
+    StoreError, StoreResult, Stored,
 };
-use shiftboss_queue::rules::dispatch::Scope;
+use shiftboss_queue::rules::groups::Group;
 use tokio_postgres::{Client, Row};
 
 use self::ahead::Ahead;
@@ -254,7 +257,7 @@ impl Records for PostgresRecords {
             self.numbers.take(drawn);
         }
         if !self.front.check(header::floor(numbers)?, now) {
-            self.ahead.next.retain(|(from, _)| *from != From::Order);
+            self.ahead.next.retain(|(from, _)| *from != From::Line(Line::ORDER));
         }
         self.find_required().await?;
         let known = self.kept.as_ref().map(|kept| kept.version);
@@ -283,10 +286,22 @@ impl Records for PostgresRecords {
         &mut self,
         from: From,
         behind: Option<&Stored>,
-        scope: &Scope,
         count: usize,
     ) -> StoreResult<Vec<Stored>> {
-        self.next_now(from, behind, scope, count).await
+        self.next_now(from, behind, count).await
+    }
+
+    async fn groups(&mut self, ids: &[GroupId]) -> StoreResult<Vec<Option<Group>>> {
+        self.groups_now(ids).await
+    }
+
+    async fn opening(
+        &mut self,
+        behind: Opens,
+        until: Millis,
+        count: usize,
+    ) -> StoreResult<Vec<(Opens, Group)>> {
+        self.opening_now(behind, until, count).await
     }
 
     async fn leaving(
@@ -307,8 +322,20 @@ impl Records for PostgresRecords {
         let count = i64::try_from(count).unwrap_or(i64::MAX);
         let (FetcherId(fetcher), run) = run;
         let behind = behind.map_or(i64::MIN, |id| id.0);
-        let rows = self.ask_one(ask!(load::OF_RUN, fetcher, run, behind, count)).await?;
+        let ask = match fetcher == FetcherId::TASKS.0 {
+            true => ask!(load::OF_TASKS, behind, count),
+            false => ask!(load::OF_RUN, fetcher, run, behind, count),
+        };
+        let rows = self.ask_one(ask).await?;
         Ok(load::found(&rows)?.into_iter().map(|it| it.stored).collect())
+    }
+
+    async fn first_opening(&mut self) -> StoreResult<Option<Millis>> {
+        self.first_opening_now().await
+    }
+
+    async fn closed(&mut self, until: Millis, most: u32) -> StoreResult<u32> {
+        self.closed_now(until, most).await
     }
 
     async fn flights(&mut self) -> StoreResult<Vec<InFlight>> {
@@ -316,17 +343,19 @@ impl Records for PostgresRecords {
         rows.iter().map(load::in_flight).collect()
     }
 
+    async fn stops(&mut self, count: usize) -> StoreResult<Vec<Attempt>> {
+        let sql =
+            "SELECT stopping FROM extras WHERE stopping IS NOT NULL ORDER BY stopping LIMIT $1";
+        let rows = self.ask_one(ask!(sql, i64::try_from(count).unwrap_or(i64::MAX))).await?;
+        rows.iter().map(|row| row.try_get(0).map(Attempt).map_err(classify)).collect()
+    }
+
     async fn payload(&mut self, id: KeyId, task: Task) -> StoreResult<Payload> {
         self.payload_now(id, task).await
     }
 
     async fn single(&mut self, number: i64) -> StoreResult<Option<SingleStatus>> {
-        let sql = "SELECT status FROM tasks WHERE number = $1";
-        let rows = self.ask_one(ask!(sql, number)).await?;
-        let Some(row) = rows.first() else {
-            return Ok(None);
-        };
-        Ok(SingleStatus::of_word(row.try_get(0).map_err(classify)?))
+        self.single_now(number).await
     }
 
     async fn singles(
@@ -335,20 +364,11 @@ impl Records for PostgresRecords {
         status: SingleStatus,
         count: usize,
     ) -> StoreResult<Vec<i64>> {
-        let sql =
-            "SELECT number FROM tasks WHERE key = $1 AND status = $2 ORDER BY number DESC LIMIT $3";
-        let count = i64::try_from(count).unwrap_or(i64::MAX);
-        let rows = self.ask_one(ask!(sql, id.0, status.word(), count)).await?;
-        rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>().map_err(classify)
+        self.singles_now(id, status, count).await
     }
 
     async fn waiting_single(&mut self, id: KeyId, payload: &str) -> StoreResult<Option<i64>> {
-        let sql = "SELECT number FROM tasks
-            WHERE key = $1 AND checksum = $2 AND status = 'waiting' AND payload = $3 LIMIT 1";
-        let payload = payload.as_bytes();
-        let ask = ask!(sql, id.0, checksum(payload).cast_signed(), payload.to_vec());
-        let rows = self.ask_one(ask).await?;
-        rows.first().map(|row| row.try_get(0)).transpose().map_err(classify)
+        self.waiting_single_now(id, payload).await
     }
 
     async fn ended(&mut self, attempt: Attempt) -> StoreResult<Option<EndedAttempt>> {
@@ -407,7 +427,8 @@ impl Records for PostgresRecords {
     }
 
     async fn save(&mut self, changes: Changes<'_>) -> StoreResult<()> {
-        let Changes { records, ended, header, runs, counts, sums, minute, oldest } = changes;
+        let Changes { records, ended, groups, header, runs, counts, sums, minute, oldest } =
+            changes;
         // What was read before may have changed.
         self.ahead = Ahead::default();
         self.numbers.used_up_to(header.last_attempt);
@@ -425,6 +446,7 @@ impl Records for PostgresRecords {
             });
         }
         saver.ended(ended);
+        saver.groups(groups);
         self.raise = self.front.saved(saver.left(), saver.ready());
         let new = saver.ends();
         let (before, mut together) = saver.asks();

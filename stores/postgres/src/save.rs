@@ -1,18 +1,18 @@
 //! Writing records: columns of a few statements for everything that a batch changed.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use shiftboss_protocol::fetcher_file::checksum;
 use shiftboss_protocol::model::Key;
 use shiftboss_queue::attempt::EndedAttempt;
 use shiftboss_queue::code;
-use shiftboss_queue::place::Place;
+use shiftboss_queue::place::{Place, Standing};
 use shiftboss_queue::record::{ListRow, Record, SingleEdit};
-use shiftboss_queue::records::{Change, KeyId, Stored};
+use shiftboss_queue::records::{Change, GroupChange, KeyId, Stored};
 use shiftboss_queue::standing::Listed;
 
 use crate::front::At;
-use crate::load::{CLAIMED, FAILED, HELD, IN_FLIGHT, READY};
+use crate::load::{CLAIMED, FAILED, GROUPED, HELD, IN_FLIGHT, READY};
 use crate::wire::{Ask, ask, columns, put};
 
 /// The columns of a record's fixed part, in the order of [`Keys`].
@@ -22,14 +22,14 @@ macro_rules! keys {
             $before,
             "unnest($1::int8[], $2::bytea[], $3::int8[], $4::int8[], $5::int8[], $6::int8[], $7::bool[], $8::text[], $9::int8[],
                 $10::int8[], $11::int8[], $12::int8[], $13::int8[], $14::int8[], $15::int8[], $16::text[], $17::int8[],
-                $18::int8[], $19::text[], $20::text[], $21::int8[], $22::bool[], $23::bool[], $24::int8[])",
+                $18::int8[], $19::text[], $20::text[], $21::int8[], $22::int8[], $23::bool[], $24::int8[], $25::int8[], $26::text[])",
             $after
         )
     };
 }
 const INSERT_KEYS: &str = keys!(
     "INSERT INTO keys (id, key, since, started, finished, exit_code, claimed, served, waiting, failed, dead, last_attempt, attempt,
-        fetcher, run, worker, lease, started_ms, owner, before, turn, held, extra, failed_at) SELECT * FROM ",
+        fetcher, run, worker, lease, started_ms, owner, before, turn, held, extra, failed_at, single_group, routes) SELECT * FROM ",
     ""
 );
 const UPDATE_KEYS: &str = keys!(
@@ -37,16 +37,16 @@ const UPDATE_KEYS: &str = keys!(
         served = s.served, waiting = s.waiting, failed = s.failed, dead = s.dead, last_attempt = s.last_attempt,
         attempt = s.attempt, fetcher = s.fetcher, run = s.run, worker = s.worker, lease = s.lease,
         started_ms = s.started_ms, owner = s.owner, before = s.before, turn = s.turn, held = s.held, extra = s.extra,
-        failed_at = s.failed_at FROM ",
+        failed_at = s.failed_at, single_group = s.single_group, routes = s.routes FROM ",
     " AS s (id, key, since, started, finished, exit_code, claimed, served, waiting, failed, dead, last_attempt, attempt, fetcher,
-        run, worker, lease, started_ms, owner, before, turn, held, extra, failed_at) WHERE k.id = s.id"
+        run, worker, lease, started_ms, owner, before, turn, held, extra, failed_at, single_group, routes) WHERE k.id = s.id"
 );
 columns! { Keys {
     id: i64, key: Vec<u8>, since: Option<i64>, started: Option<i64>, finished: Option<i64>, exit_code: Option<i64>,
     claimed: bool, served: String, waiting: i64, failed: i64, dead: i64, last_attempt: i64, attempt: Option<i64>,
     fetcher: Option<i64>, run: Option<i64>, worker: Option<String>, lease: Option<i64>, started_ms: Option<i64>,
-    owner: Option<String>, before: Option<String>, turn: Option<i64>, held: bool, extra: bool,
-    failed_at: Option<i64>,
+    owner: Option<String>, before: Option<String>, turn: Option<i64>, held: i64, extra: bool,
+    failed_at: Option<i64>, single_group: Option<i64>, routes: Option<String>,
 }}
 
 const INSERT_PLACES: &str = "INSERT INTO places (kind, at, key)
@@ -57,28 +57,60 @@ const DELETE_PLACES: &str =
 columns! { Places { kind: i16, at: i64, key: i64 }}
 
 /// Those with a payload.
-const PUT_ROWS: &str = "INSERT INTO rows (key, fetcher, run, armed, reading, payload)
-    SELECT * FROM unnest($1::int8[], $2::int8[], $3::int8[], $4::int8[], $5::int8[], $6::bytea[])
-    ON CONFLICT (key, fetcher, run) DO UPDATE SET armed = excluded.armed, reading = excluded.reading, payload = excluded.payload";
-columns! { Rows { key: i64, fetcher: i64, run: i64, armed: i64, reading: i64, payload: Vec<u8> }}
-const UPDATE_ROWS: &str = "UPDATE rows r SET armed = s.armed, reading = s.reading
-    FROM unnest($1::int8[], $2::int8[], $3::int8[], $4::int8[], $5::int8[]) AS s (key, fetcher, run, armed, reading)
+const PUT_ROWS: &str = "INSERT INTO rows (key, fetcher, run, armed, reading, payload, grp)
+    SELECT * FROM unnest($1::int8[], $2::int8[], $3::int8[], $4::int8[], $5::int8[], $6::bytea[], $7::int8[])
+    ON CONFLICT (key, fetcher, run) DO UPDATE
+    SET armed = excluded.armed, reading = excluded.reading, payload = excluded.payload, grp = excluded.grp";
+columns! { Rows {
+    key: i64, fetcher: i64, run: i64, armed: i64, reading: i64, payload: Vec<u8>, grp: Option<i64>,
+}}
+const UPDATE_ROWS: &str = "UPDATE rows r SET armed = s.armed, reading = s.reading, grp = s.grp
+    FROM unnest($1::int8[], $2::int8[], $3::int8[], $4::int8[], $5::int8[], $6::int8[])
+        AS s (key, fetcher, run, armed, reading, grp)
     WHERE r.key = s.key AND r.fetcher = s.fetcher AND r.run = s.run";
-columns! { Marks { key: i64, fetcher: i64, run: i64, armed: i64, reading: i64 }}
+columns! { Marks { key: i64, fetcher: i64, run: i64, armed: i64, reading: i64, grp: Option<i64> }}
 const DELETE_ROWS: &str =
     "DELETE FROM rows r USING unnest($1::int8[], $2::int8[], $3::int8[]) AS s (key, fetcher, run)
     WHERE r.key = s.key AND r.fetcher = s.fetcher AND r.run = s.run";
 columns! { Gone { key: i64, fetcher: i64, run: i64 }}
 
-const PUT_EXTRAS: &str = "INSERT INTO extras (key, extras, lane, due, held, backed_off, delayed, dead)
-    SELECT * FROM unnest($1::int8[], $2::text[], $3::int8[], $4::int8[], $5::int8[], $6::int8[], $7::int8[], $8::bool[])
+const PUT_EXTRAS: &str = "INSERT INTO extras (key, extras, lane, due, held, backed_off, delayed, stopping, dead, lane_in_group)
+    SELECT * FROM unnest($1::int8[], $2::text[], $3::int8[], $4::int8[], $5::int8[], $6::int8[], $7::int8[], $8::int8[], $9::bool[],
+        $10::int8[])
     ON CONFLICT (key) DO UPDATE SET extras = excluded.extras, lane = excluded.lane, due = excluded.due, held = excluded.held,
-        backed_off = excluded.backed_off, delayed = excluded.delayed, dead = excluded.dead";
+        backed_off = excluded.backed_off, delayed = excluded.delayed, stopping = excluded.stopping,
+        dead = excluded.dead, lane_in_group = excluded.lane_in_group";
 columns! { Extras {
     key: i64, extras: String, lane: Option<i64>, due: Option<i64>, held: Option<i64>, backed_off: Option<i64>,
-    delayed: Option<i64>, dead: bool,
+    delayed: Option<i64>, stopping: Option<i64>, dead: bool, lane_in_group: Option<i64>,
 }}
 const DELETE_EXTRAS: &str = "DELETE FROM extras WHERE key = ANY ($1::int8[])";
+
+const INSERT_STANDS: &str = "INSERT INTO stands (grp, line, at, key)
+    SELECT * FROM unnest($1::int8[], $2::int8[], $3::int8[], $4::int8[]) ON CONFLICT DO NOTHING";
+const DELETE_STANDS: &str = "DELETE FROM stands t
+    USING unnest($1::int8[], $2::int8[], $3::int8[], $4::int8[]) AS s (grp, line, at, key)
+    WHERE t.grp = s.grp AND t.line = s.line AND t.at = s.at AND t.key = s.key";
+columns! { Stands { grp: i64, line: i64, at: i64, key: i64 }}
+const PUT_GROUPS: &str = "INSERT INTO groups (grp, name, kind, opens, in_flight, waiting, tasks, state)
+    SELECT * FROM unnest($1::int8[], $2::text[], $3::int8[], $4::int8[], $5::int8[], $6::int8[], $7::int8[], $8::text[])
+    ON CONFLICT (grp) DO UPDATE SET name = excluded.name, kind = excluded.kind, opens = excluded.opens,
+        in_flight = excluded.in_flight, waiting = excluded.waiting, tasks = excluded.tasks, state = excluded.state";
+columns! { Groups {
+    grp: i64, name: String, kind: i64, opens: Option<i64>, in_flight: i64, waiting: i64, tasks: i64, state: String,
+}}
+const DELETE_GROUPS: &str = "DELETE FROM groups WHERE grp = ANY ($1::int8[])";
+/// Whoever writes first keys of a group holds its lock.
+const LOCK_GROUPS: &str = "SELECT FROM groups WHERE grp = ANY ($1::int8[]) ORDER BY grp FOR UPDATE";
+const DELETE_HEADS: &str =
+    "DELETE FROM heads h USING unnest($1::int8[], $2::int8[]) AS s (grp, line)
+    WHERE h.grp = s.grp AND h.line = s.line";
+const INSERT_HEADS: &str = "INSERT INTO heads (grp, line, at, key, open)
+    SELECT s.grp, s.line, f.at, f.key, coalesce(g.kind = 0, true) FROM unnest($1::int8[], $2::int8[]) AS s (grp, line)
+    JOIN LATERAL (SELECT at, key FROM stands t WHERE t.grp = s.grp AND t.line = s.line ORDER BY at, key LIMIT 1) f ON true
+    LEFT JOIN groups g ON g.grp = s.grp";
+const OPEN_HEADS: &str = "UPDATE heads h SET open = g.kind = 0 FROM groups g
+    WHERE g.grp = ANY ($1::int8[]) AND h.grp = g.grp AND h.open <> (g.kind = 0)";
 
 /// A late result replaces what was known of its attempt.
 const PUT_ATTEMPTS: &str = "INSERT INTO attempts (attempt, key, fetcher, run, worker, started_ms, ended_ms, outcome, exit_code,
@@ -119,6 +151,12 @@ pub(crate) struct Saver {
     updated: Keys,
     left: Places,
     entered: Places,
+    stood: Stands,
+    stand: Stands,
+    /// Groups and lines whose first key may be another one by now.
+    stale: BTreeSet<(i64, i64)>,
+    groups: Groups,
+    groups_over: Vec<i64>,
     ready: Vec<At>,
     rows: Rows,
     marks: Marks,
@@ -141,36 +179,68 @@ impl Saver {
     pub(crate) fn change(&mut self, change: Change, new: impl FnOnce(&Key) -> KeyId) {
         let Change { before, key, now } = change;
         if let Some(before) = &before {
-            let places = places(&before.record, before.place);
+            let places = places(&before.record, &before.place);
             let now =
-                now.as_ref().map_or(Vec::new(), |(record, place)| self::places(record, *place));
+                now.as_ref().map_or(Vec::new(), |(record, place)| self::places(record, place));
             self.left.all(before.id, places.iter().filter(|it| !now.contains(it)));
             self.entered.all(before.id, now.iter().filter(|it| !places.contains(it)));
         }
+        let stood = before.as_ref().map_or(Vec::new(), |it| it.place.standings());
         let Some((record, place)) = now else {
-            self.forgotten.extend(before.map(|it| it.id.0));
+            if let Some(before) = before {
+                self.stands(before.id, &stood, &[]);
+                self.forgotten.push(before.id.0);
+            }
             return;
         };
         let id = match &before {
             Some(known) => {
-                self.updated.push(known.id, &record, place);
+                self.updated.push(known.id, &record, &place);
                 known.id
             }
             None => {
                 let id = new(&key);
-                self.inserted.push(id, &record, place);
-                self.entered.all(id, places(&record, place).iter());
+                self.inserted.push(id, &record, &place);
+                self.entered.all(id, places(&record, &place).iter());
                 id
             }
         };
-        if let Some(turn) = place.order.filter(|_| !place.classic_held) {
+        self.stands(id, &stood, &place.standings());
+        if let Some(turn) = place.order.filter(|_| kind(&place) == READY) {
             self.ready.push((code::turn(turn), id.0));
         }
         self.rows_of(id, before.as_ref().map_or(&[][..], |it| &it.record.rows), &record.rows);
-        self.extras_of(id, before.as_deref(), &record, place);
+        self.extras_of(id, before.as_deref(), &record, &place);
         let minute = self.minute;
         self.edits.extend(record.singles.edits.iter().flat_map(|it| edit(id, it, minute)));
         self.ids.insert(key, id);
+    }
+
+    fn stands(&mut self, id: KeyId, before: &[Standing], now: &[Standing]) {
+        let left = before.iter().filter(|it| !now.contains(it)).map(|it| (false, it));
+        let came = now.iter().filter(|it| !before.contains(it)).map(|it| (true, it));
+        for (comes, it) in left.chain(came) {
+            let (group, line) = (code::group(it.group), code::line(it.line));
+            let table = if comes { &mut self.stand } else { &mut self.stood };
+            put! { *table; grp: group, line: line, at: it.at, key: id.0 }
+            if group != 0 {
+                self.stale.insert((group, line));
+            }
+        }
+    }
+
+    pub(crate) fn groups(&mut self, groups: Vec<GroupChange>) {
+        for it in groups {
+            let Some(group) = it.group else {
+                self.groups_over.push(it.id.0);
+                continue;
+            };
+            let (name, state) = (group.name.to_string(), json(&group));
+            put! {
+                self.groups; grp: it.id.0, name: name, kind: code::opening(it.opening), opens: it.opens,
+                in_flight: group.in_flight, waiting: group.waiting, tasks: group.tasks, state: state,
+            }
+        }
     }
 
     fn rows_of(&mut self, id: KeyId, before: &[ListRow], now: &[ListRow]) {
@@ -181,19 +251,20 @@ impl Saver {
             match &row.payload {
                 Some(payload) => put! {
                     self.rows; key: id.0, fetcher: row.fetcher.0, run: row.run, armed: row.armed.0, reading: row.reading,
-                    payload: payload.as_bytes().to_vec(),
+                    payload: payload.as_bytes().to_vec(), grp: row.group.map(|it| it.0),
                 },
                 None if !before.contains(row) => put! {
                     self.marks; key: id.0, fetcher: row.fetcher.0, run: row.run, armed: row.armed.0, reading: row.reading,
+                    grp: row.group.map(|it| it.0),
                 },
                 None => {}
             }
         }
     }
 
-    fn extras_of(&mut self, id: KeyId, before: Option<&Stored>, record: &Record, place: Place) {
-        let of = |place: Place| (place.lane, place.due);
-        let known = before.map(|it| (&it.record.extras, of(it.place)));
+    fn extras_of(&mut self, id: KeyId, before: Option<&Stored>, record: &Record, place: &Place) {
+        let of = |place: &Place| (place.lane, place.due, place.group.is_some());
+        let known = before.map(|it| (&it.record.extras, of(&it.place)));
         let has = has_extras(record, place);
         if known == Some((&record.extras, of(place))) || known.is_none() && !has {
             return;
@@ -203,9 +274,14 @@ impl Saver {
             return;
         }
         let Listed { held, backed_off, delayed, dead } = record.listed();
+        let [lane, in_group] = match place.group {
+            None => [place.lane, None],
+            Some(_) => [None, place.lane],
+        };
         put! {
-            self.extras; key: id.0, extras: json(&record.extras), lane: place.lane, due: place.due, held: held,
-            backed_off: backed_off, delayed: delayed, dead: dead,
+            self.extras; key: id.0, extras: json(&record.extras), lane: lane, due: place.due, held: held,
+            backed_off: backed_off, delayed: delayed, stopping: record.extras.stopping.map(|it| it.0), dead: dead,
+            lane_in_group: in_group,
         }
     }
 
@@ -246,6 +322,22 @@ impl Saver {
         let mut together: Vec<Ask> = self.updated.ask(UPDATE_KEYS).into_iter().collect();
         together.extend(self.left.ask(DELETE_PLACES));
         together.extend(self.entered.ask(INSERT_PLACES));
+        let changed = self.groups.grp.clone();
+        asks.extend(self.stood.ask(DELETE_STANDS));
+        asks.extend(self.stand.ask(INSERT_STANDS));
+        asks.extend(self.groups.ask(PUT_GROUPS));
+        if !changed.is_empty() {
+            asks.push(ask!(OPEN_HEADS, changed));
+        }
+        if !self.groups_over.is_empty() {
+            asks.push(ask!(DELETE_GROUPS, self.groups_over));
+        }
+        if !self.stale.is_empty() {
+            let (groups, lines): (Vec<i64>, Vec<i64>) = self.stale.into_iter().unzip();
+            asks.push(ask!(LOCK_GROUPS, groups.clone()));
+            asks.push(ask!(DELETE_HEADS, groups.clone(), lines.clone()));
+            asks.push(ask!(INSERT_HEADS, groups, lines));
+        }
         asks.extend(self.gone.ask(DELETE_ROWS));
         asks.extend(self.rows.ask(PUT_ROWS));
         asks.extend(self.marks.ask(UPDATE_ROWS));
@@ -269,7 +361,7 @@ pub(crate) fn beyond(history: i64, before: i64, new: i64) -> Option<Ask> {
 }
 
 impl Keys {
-    fn push(&mut self, id: KeyId, record: &Record, place: Place) {
+    fn push(&mut self, id: KeyId, record: &Record, place: &Place) {
         let last = record.last.as_ref();
         let flight = record.flight.as_ref();
         let task = flight.map(|it| code::task(it.task));
@@ -284,8 +376,9 @@ impl Keys {
             worker: holder.map(|it| it.worker.to_string()), lease: holder.map(|it| it.lease_seconds.into()),
             started_ms: flight.map(|it| it.started),
             owner: flight.and_then(|it| it.owner.as_ref()).map(ToString::to_string),
-            before: flight.map(|it| json(&it.before)), turn: place.order.map(code::turn), held: place.classic_held,
+            before: flight.map(|it| json(&it.before)), turn: place.order.map(code::turn), held: code::held(place),
             extra: has_extras(record, place), failed_at: record.failed_at(),
+            single_group: record.singles.group.map(|it| it.0), routes: code::routes(place),
         }
     }
 }
@@ -308,14 +401,22 @@ fn json(value: &impl serde::Serialize) -> String {
     serde_json::to_string(value).unwrap_or_default()
 }
 
-fn has_extras(record: &Record, place: Place) -> bool {
+fn has_extras(record: &Record, place: &Place) -> bool {
     !record.extras.is_empty() || place.lane.is_some() || place.due.is_some()
 }
 
+/// In which order it is.
+fn kind(place: &Place) -> i16 {
+    match code::held(place) {
+        code::HELD => HELD,
+        code::GROUPED => GROUPED,
+        _ => READY,
+    }
+}
+
 /// Where a key is looked for.
-fn places(record: &Record, place: Place) -> Vec<(i16, i64)> {
-    let kind = if place.classic_held { HELD } else { READY };
-    let turn = place.order.map(|turn| (kind, code::turn(turn)));
+fn places(record: &Record, place: &Place) -> Vec<(i16, i64)> {
+    let turn = place.order.map(|turn| (kind(place), code::turn(turn)));
     let flight = record.flight.as_ref().map(|it| (IN_FLIGHT, it.attempt.0));
     let failed = record.failed_at().map(|at| (FAILED, at));
     let claimed = record.last.filter(|_| record.is_claimed && record.is_unfinished());

@@ -25,9 +25,11 @@ CREATE TABLE keys (
     owner        text,
     before       text,
     turn         int8,
-    held         boolean NOT NULL,
+    held         int8 NOT NULL,
     extra        boolean NOT NULL,
-    failed_at    int8
+    failed_at    int8,
+    single_group int8,
+    routes       text
 ) WITH (fillfactor = 60, autovacuum_vacuum_scale_factor = 0.05);
 -- A key of 4 KiB has no room in an index.
 CREATE UNIQUE INDEX keys_by_key ON keys (sha256(key));
@@ -35,7 +37,8 @@ CREATE UNIQUE INDEX keys_by_key ON keys (sha256(key));
 CREATE INDEX keys_by_text ON keys (substr(key, 1, 64));
 
 -- What of keys is looked for, in order. kind: 1, the order of dispatch, at turn; 2, with --classic, keys that somebody has, at turn;
--- 3, in flight, at the attempt; 4, keys with a row that failed, at their last end; 5, keys that somebody else started, at the start.
+-- 3, in flight, at the attempt; 4, keys with a row that failed, at their last end; 5, keys that somebody else started, at the start; 6, the
+-- order of keys in groups, at turn.
 CREATE TABLE places (
     kind int2 NOT NULL,
     at   int8 NOT NULL,
@@ -51,6 +54,7 @@ CREATE TABLE rows (
     armed   int8 NOT NULL,
     reading int8 NOT NULL,
     payload bytea NOT NULL,
+    grp     int8,
     PRIMARY KEY (key, fetcher, run)
 ) WITH (fillfactor = 80);
 CREATE INDEX rows_by_run ON rows (fetcher, run, key);
@@ -64,14 +68,48 @@ CREATE TABLE extras (
     held       int8,
     backed_off int8,
     delayed    int8,
-    dead       boolean NOT NULL
+    stopping   int8,
+    dead       boolean NOT NULL,
+    lane_in_group int8
 );
 CREATE INDEX lane ON extras (lane, key) WHERE lane IS NOT NULL;
 CREATE INDEX due ON extras (due, key) WHERE due IS NOT NULL;
 CREATE INDEX held ON extras (held, key) WHERE held IS NOT NULL;
 CREATE INDEX backed_off ON extras (backed_off, key) WHERE backed_off IS NOT NULL;
 CREATE INDEX delayed ON extras (delayed, key) WHERE delayed IS NOT NULL;
+CREATE INDEX stopping ON extras (stopping) WHERE stopping IS NOT NULL;
 CREATE INDEX dead ON extras (key) WHERE dead;
+
+-- Keys of groups, and of fetchers whose tasks some workers take alone; and the first one of each group and line.
+CREATE TABLE stands (
+    grp  int8 NOT NULL,
+    line int8 NOT NULL,
+    at   int8 NOT NULL,
+    key  int8 NOT NULL,
+    PRIMARY KEY (grp, line, at, key)
+) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000);
+CREATE TABLE heads (
+    grp  int8 NOT NULL,
+    line int8 NOT NULL,
+    at   int8 NOT NULL,
+    key  int8 NOT NULL,
+    open boolean NOT NULL,
+    PRIMARY KEY (grp, line)
+) WITH (fillfactor = 50);
+CREATE INDEX open_heads ON heads (line, at, key) WHERE open;
+-- Groups.
+CREATE TABLE groups (
+    grp       int8 PRIMARY KEY,
+    name      text NOT NULL,
+    kind      int8 NOT NULL,
+    opens     int8,
+    in_flight int8 NOT NULL,
+    waiting   int8 NOT NULL,
+    tasks     int8 NOT NULL,
+    state     text NOT NULL
+) WITH (fillfactor = 50);
+CREATE INDEX kinds ON groups (kind, waiting, grp);
+CREATE INDEX opening ON groups (opens, grp) WHERE opens IS NOT NULL;
 
 -- Single tasks.
 CREATE TABLE tasks (
@@ -165,6 +203,8 @@ CREATE TABLE counts (
     held        int8 NOT NULL,
     backed_off  int8 NOT NULL,
     bumped      int8 NOT NULL,
+    keys        int8 NOT NULL,
+    unlisted    int8 NOT NULL,
     PRIMARY KEY (fetcher, run, daemon)
 ) WITH (fillfactor = 20);
 

@@ -19,7 +19,7 @@ use crate::error::classify;
 /// Each daemon has its part of these.
 const SUMS: [&str; 3] = ["counts", "hours", "minutes"];
 /// Removes the rest of a queue without keys and lists, or of a move that was broken off.
-const EMPTY: &str = "TRUNCATE keys, places, rows, extras, tasks, attempts, hours, minutes, names, runs, counts, credits, beats, documents";
+const EMPTY: &str = "TRUNCATE keys, places, rows, extras, tasks, attempts, groups, stands, heads, hours, minutes, names, runs, counts, credits, beats, documents";
 /// All indexes except those of primary keys and other constraints.
 const INDEXES: &str = "SELECT indexrelid::regclass::text, pg_get_indexdef(indexrelid) FROM pg_index JOIN pg_class ON pg_class.oid = indrelid
     WHERE relnamespace = current_schema()::regnamespace AND NOT EXISTS (SELECT FROM pg_constraint WHERE conindid = indexrelid)";
@@ -42,7 +42,7 @@ const ARRIVED: &str = "
         last_since = moved.last_since, paused = moved.paused, clock = moved.clock, ids = moved.ids FROM moved_header AS moved;
     SELECT setval('numbers', greatest(last_attempt, 0)), setval('ends', greatest(ends, 1), ends > 0) FROM moved_header;
     INSERT INTO places (kind, at, key) SELECT place.kind, at, id FROM keys,
-        LATERAL (VALUES (CASE WHEN held THEN 2 ELSE 1 END, turn), (3, attempt), (4, failed_at),
+        LATERAL (VALUES (CASE held WHEN 1 THEN 2 WHEN 2 THEN 6 ELSE 1 END, turn), (3, attempt), (4, failed_at),
             (5, CASE WHEN claimed AND finished IS NULL THEN started END)) AS place (kind, at)
     WHERE at IS NOT NULL ORDER BY 1, 2, 3";
 

@@ -4,7 +4,16 @@ use rusqlite::types::{FromSqlError, FromSqlResult, ValueRef};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use shiftboss_queue::code;
-pub(crate) use shiftboss_queue::code::{Served, id, lease, served, task, task_of, turn, turn_of};
+pub(crate) use shiftboss_queue::code::{
+    FREE, GROUPED, HELD, Served, group, held, id, lease, line, opening, routes, served, task,
+    task_of, turn, turn_of,
+};
+use shiftboss_queue::groups::GroupId;
+use shiftboss_queue::place::Route;
+
+pub(crate) fn routes_of(text: &str) -> FromSqlResult<(Option<GroupId>, Vec<Route>)> {
+    code::routes_of(text).ok_or(FromSqlError::InvalidType)
+}
 
 pub(crate) fn served_of(text: &str) -> FromSqlResult<Served> {
     code::served_of(text).ok_or(FromSqlError::InvalidType)

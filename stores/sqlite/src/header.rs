@@ -62,7 +62,7 @@ pub(crate) fn load(connection: &Connection) -> Result<Kept> {
     }
     let sql = "SELECT fetcher, run, since, complete, deleting, listing, reading, position, skipped, stale FROM runs";
     header.runs = connection.rows(sql, (), run)?.into_iter().collect();
-    let sql = "SELECT fetcher, run, rows, waiting, in_flight, leased, redelivered, delayed, dead, failed, held, backed_off, bumped
+    let sql = "SELECT fetcher, run, rows, waiting, in_flight, leased, redelivered, delayed, dead, failed, held, backed_off, bumped, keys, unlisted
          FROM counts";
     let counts = |row: &Row<'_>| {
         let mut counts = Counts::default();
@@ -173,7 +173,7 @@ fn save_counts(
             continue;
         };
         let sql = "INSERT OR REPLACE INTO counts (fetcher, run, rows, waiting, in_flight, leased, redelivered, delayed, dead, failed,
-            held, backed_off, bumped) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)";
+            held, backed_off, bumped, keys, unlisted) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)";
         let values = [fetcher.0, run].into_iter().chain(counts.values());
         connection.prepare_cached(sql)?.execute(params_from_iter(values))?;
     }

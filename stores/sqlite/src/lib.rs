@@ -24,6 +24,7 @@ mod schema;
 mod set_aside;
 mod snapshot;
 mod soundness;
+mod standings;
 mod sums;
 pub mod tables;
 mod take_over;

@@ -4,8 +4,9 @@ use rusqlite::types::{FromSql, FromSqlResult, ValueRef};
 use rusqlite::{Connection, OptionalExtension, Params, Result, Row};
 use shiftboss_protocol::model::{Attempt, Key, LeaseHolder};
 use shiftboss_queue::attempt::{EndedAttempt, Outcome};
+use shiftboss_queue::groups::GroupId;
 use shiftboss_queue::listings::End;
-use shiftboss_queue::place::Place;
+use shiftboss_queue::place::{Line, Place};
 use shiftboss_queue::record::{
     Extras, FetcherId, Flight, LastRun, ListRow, Millis, Record, Singles, Task,
 };
@@ -23,14 +24,21 @@ macro_rules! select {
 macro_rules! columns {
     () => {
         "id, key, since, started, finished, exit_code, claimed, served, waiting, failed, dead,
-             last_attempt, attempt, fetcher, run, worker, lease, started_ms, owner, before, turn, held, extra"
+             last_attempt, attempt, fetcher, run, worker, lease, started_ms, owner, before, turn, held, extra, single_group, routes"
     };
 }
 
 const BY_ID: &str = select!("WHERE id = ?1");
 const BY_KEY: &str = select!("WHERE key = ?1");
 const BY_FLIGHT: &str = select!("WHERE attempt = ?1");
-const ROWS: &str = "SELECT fetcher, run, armed, reading, payload FROM rows WHERE key = ?1";
+const ROWS: &str = "SELECT fetcher, run, armed, reading, payload, grp FROM rows WHERE key = ?1";
+/// The next ones of a line and group.
+const STANDING: &str =
+    "SELECT key FROM stands WHERE grp = ?1 AND line = ?2 AND (at, key) > (?3, ?4)
+    ORDER BY at, key LIMIT ?5";
+/// The first ones of open groups.
+const HEADS: &str = "SELECT key FROM heads INDEXED BY open_heads
+    WHERE line = ?1 AND open = 1 AND (at, key) > (?2, ?3) ORDER BY at, key LIMIT ?4";
 /// Those that have a turn, or have it and somebody has them, behind one: of its turn, and of later ones. Of two columns that are compared
 /// together SQLite would look for the first one alone.
 const OF_TURN: &str =
@@ -71,6 +79,7 @@ macro_rules! turns {
     };
 }
 pub(crate) const TURNS: &str = turns!(0);
+pub(crate) const TURNS_IN_GROUPS: &str = turns!(2);
 pub(crate) const TURNS_HELD: &str = turns!(1);
 const ALL: &str = select!("WHERE id > ?1 ORDER BY id LIMIT ?2");
 
@@ -165,14 +174,29 @@ impl<'c> Loader<'c> {
         let id = behind.map_or(i64::MIN, |it| it.id.0);
         let turn = behind.and_then(|it| it.place.order).map_or(i64::MIN, code::turn);
         match from {
-            From::Order => self.in_order(false, (turn, id), count),
-            From::ClassicHeld => self.in_order(true, (turn, id), count),
+            From::Line(Line::ORDER) => self.in_order(code::FREE, (turn, id), count),
+            From::ClassicHeld => self.in_order(code::HELD, (turn, id), count),
             From::All => self.all(ALL, (id, limit), room),
             From::Later(bound) => {
-                let bound = (code::turn(bound), i64::MAX);
-                self.in_order(false, bound.max((turn, id)), count)
+                let bound = (code::turn(bound), i64::MAX).max((turn, id));
+                let mut next = self.in_order(code::FREE, bound, count)?;
+                next.extend(self.in_order(code::GROUPED, bound, count)?);
+                next.sort_by_key(|it| (it.place.order, it.id));
+                next.truncate(count);
+                Ok(next)
             }
-            From::Lane => {
+            From::Line(line) if line != Line::LANE => {
+                let values = (0, code::line(line), at_in(line, behind), id, limit);
+                self.of_ids(STANDING, values)
+            }
+            From::Group(group, line) => {
+                let values = (group.0, code::line(line), at_in(line, behind), id, limit);
+                self.of_ids(STANDING, values)
+            }
+            From::Heads(line) => {
+                self.of_ids(HEADS, (code::line(line), at_in(line, behind), id, limit))
+            }
+            From::Line(_) => {
                 let lane = behind.and_then(|it| it.place.lane).unwrap_or(i64::MIN);
                 let sql = "SELECT key FROM extras WHERE lane > ?1 ORDER BY lane LIMIT ?2";
                 self.of_ids(sql, (lane, limit))
@@ -192,12 +216,7 @@ impl<'c> Loader<'c> {
     }
 
     /// Keys that have a turn after a place; held: those that are out.
-    fn in_order(
-        &mut self,
-        held: bool,
-        (turn, id): (i64, i64),
-        count: usize,
-    ) -> Result<Vec<Stored>> {
+    fn in_order(&mut self, held: i64, (turn, id): (i64, i64), count: usize) -> Result<Vec<Stored>> {
         let mut next = Vec::with_capacity(limit(count).1);
         // No key's turn is the lowest number.
         if turn > i64::MIN {
@@ -244,9 +263,14 @@ impl<'c> Loader<'c> {
         behind: Option<KeyId>,
         count: usize,
     ) -> Result<Vec<Stored>> {
+        let behind = behind.map_or(i64::MIN, |id| id.0);
+        if fetcher == FetcherId::TASKS {
+            let sql = "SELECT DISTINCT key FROM tasks INDEXED BY tasks_of_key
+                WHERE key > ?1 AND status = 'waiting' ORDER BY key LIMIT ?2";
+            return self.of_ids(sql, (behind, i64::try_from(count).unwrap_or(i64::MAX)));
+        }
         let sql = "SELECT key FROM rows INDEXED BY rows_by_run
             WHERE fetcher = ?1 AND run = ?2 AND key > ?3 ORDER BY key LIMIT ?4";
-        let behind = behind.map_or(i64::MIN, |id| id.0);
         self.of_ids(sql, (fetcher.0, run, behind, i64::try_from(count).unwrap_or(i64::MAX)))
     }
 
@@ -288,6 +312,13 @@ impl<'c> Loader<'c> {
     }
 }
 
+/// Where a key stands in a line.
+fn at_in(line: Line, key: Option<&Stored>) -> i64 {
+    let turn = |it: &Stored| it.place.order.map(code::turn);
+    let at = key.and_then(|it| if line.is_lane { it.place.lane } else { turn(it) });
+    at.unwrap_or(i64::MIN)
+}
+
 /// A limit for a statement, and for how many to reserve memory.
 fn limit(count: usize) -> (i64, usize) {
     (i64::try_from(count).unwrap_or(i64::MAX), count.min(ROOM_MAX))
@@ -309,9 +340,12 @@ impl Parts<'_> {
         let turn: Option<i64> = row.get(20)?;
         let mut place = Place {
             order: turn.map(code::turn_of),
-            classic_held: row.get(21)?,
+            classic_held: row.get::<_, i64>(21)? == code::HELD,
             ..Place::default()
         };
+        if let Some(routes) = row.get_ref(24)?.as_str_or_null()? {
+            (place.group, place.routes) = code::routes_of(routes)?;
+        }
         let waiting: i64 = row.get(8)?;
         let number = |at: usize| row.get::<_, i64>(at).map(i64::unsigned_abs);
         let (rows, payload) = self.rows(id)?;
@@ -334,6 +368,7 @@ impl Parts<'_> {
                 failed: number(9)?,
                 dead: number(10)?,
                 first: if waiting > 0 { self.first_single(id)? } else { None },
+                group: row.get::<_, Option<i64>>(23)?.map(GroupId),
                 edits: Vec::new(),
             },
             last_attempt: Attempt(row.get(11)?),
@@ -355,6 +390,7 @@ impl Parts<'_> {
                 run: row.get(1)?,
                 armed: Attempt(row.get(2)?),
                 reading: row.get(3)?,
+                group: row.get::<_, Option<i64>>(5)?.map(GroupId),
                 payload: None,
             });
             // If it cannot be read, that is noticed when it is asked for.
@@ -372,7 +408,7 @@ impl Parts<'_> {
     }
 
     fn extras(&self, id: i64) -> Result<(Extras, Option<i64>, Option<Millis>)> {
-        let sql = "SELECT extras, lane, due FROM extras WHERE key = ?1";
+        let sql = "SELECT extras, coalesce(lane, lane_in_group), due FROM extras WHERE key = ?1";
         let mut query = self.connection.prepared(sql)?;
         query.query_row([id], |row| Ok((code::json_of(row.get_ref(0)?)?, row.get(1)?, row.get(2)?)))
     }

@@ -10,12 +10,13 @@ use rusqlite::{Connection, Result};
 use shiftboss_protocol::fetcher_file::checksum;
 use shiftboss_protocol::model::{Attempt, Key};
 use shiftboss_queue::attempt::EndedAttempt;
-use shiftboss_queue::record::{FetcherId, SingleStatus, Task};
+use shiftboss_queue::groups::GroupId;
+use shiftboss_queue::record::{FetcherId, Millis, SingleStatus, Task};
 use shiftboss_queue::records::{
-    self, Begun, Changes, Edit, From, Header, InFlight, KeyId, Name, Outset, Payload, Records,
-    StoreError, StoreResult, Stored,
+    self, Begun, Changes, Edit, From, Header, InFlight, KeyId, Name, Opens, Outset, Payload,
+    Records, StoreError, StoreResult, Stored,
 };
-use shiftboss_queue::rules::dispatch::Scope;
+use shiftboss_queue::rules::groups::Group;
 
 use crate::ask::Ask;
 use crate::error::classify;
@@ -23,7 +24,7 @@ use crate::flights::Flights;
 use crate::header::{self, Kept, Numbers};
 use crate::load::{self, Loader};
 use crate::save::Saver;
-use crate::{code, documents, edits, schema, sums};
+use crate::{code, documents, edits, schema, standings, sums};
 
 const STATEMENTS_MAX: usize = 64;
 /// The default number of ended attempts that are kept.
@@ -123,32 +124,6 @@ impl SqliteRecords {
         names.iter().map(one).collect()
     }
 
-    fn next_now(
-        &mut self,
-        from: From,
-        behind: Option<&Stored>,
-        scope: &Scope,
-        count: usize,
-    ) -> Result<Vec<Stored>> {
-        let mut loader = Loader::new(&self.connection);
-        let mut next = loader.next(from, behind, count)?;
-        if *scope == Scope::All {
-            return Ok(next);
-        }
-        let mut found = Vec::new();
-        loop {
-            let (is_last, last) = (next.len() < count, next.last().cloned());
-            let has_task =
-                |it: &Stored| it.record.waiting_fetchers().any(|fetcher| scope.has(fetcher));
-            found.extend(next.into_iter().filter(has_task));
-            if is_last || found.len() >= count {
-                found.truncate(count);
-                return Ok(found);
-            }
-            next = loader.next(from, last.as_ref(), count)?;
-        }
-    }
-
     fn save_now(&mut self, mut changes: Changes<'_>) -> Result<()> {
         let before = self.kept.take().unwrap_or_default();
         let (mut last_id, mut last_end) = (before.ids, before.ends);
@@ -164,6 +139,7 @@ impl SqliteRecords {
             }
             self.flights.note(stored);
         }
+        std::mem::take(&mut saver.standings).settle(&self.connection, &changes.groups)?;
         saver.ended(&changes.ended, self.attempts_kept, |key| ids.get(key).copied())?;
         drop(saver);
         sums::add(&self.connection, &changes.sums)?;
@@ -209,10 +185,34 @@ impl Records for SqliteRecords {
         &mut self,
         from: From,
         behind: Option<&Stored>,
-        scope: &Scope,
         count: usize,
     ) -> StoreResult<Vec<Stored>> {
-        self.next_now(from, behind, scope, count).map_err(classify)
+        Loader::new(&self.connection).next(from, behind, count).map_err(classify)
+    }
+
+    async fn groups(&mut self, ids: &[GroupId]) -> StoreResult<Vec<Option<Group>>> {
+        let groups = ids.iter().map(|id| standings::group(&self.connection, *id));
+        groups.collect::<Result<_>>().map_err(classify)
+    }
+
+    async fn opening(
+        &mut self,
+        behind: Opens,
+        until: Millis,
+        count: usize,
+    ) -> StoreResult<Vec<(Opens, Group)>> {
+        standings::opening(&self.connection, behind, until, count).map_err(classify)
+    }
+
+    async fn first_opening(&mut self) -> StoreResult<Option<Millis>> {
+        let sql = "SELECT opens FROM groups INDEXED BY opening WHERE opens IS NOT NULL ORDER BY opens LIMIT 1";
+        self.connection.first(sql, (), |row| row.get(0)).map_err(classify)
+    }
+
+    async fn closed(&mut self, until: Millis, most: u32) -> StoreResult<u32> {
+        let sql = "SELECT count(*) FROM (SELECT 1 FROM groups INDEXED BY kinds
+            WHERE kind IN (1, 2, 3) AND waiting > 0 AND (opens > ?1 OR kind = 2) LIMIT ?2)";
+        self.connection.value(sql, (until, most)).map_err(classify)
     }
 
     async fn flights(&mut self) -> StoreResult<Vec<InFlight>> {
@@ -225,6 +225,14 @@ impl Records for SqliteRecords {
             Ok(InFlight { attempt, started, lease_seconds, owner })
         });
         flights.map_err(classify)
+    }
+
+    async fn stops(&mut self, count: usize) -> StoreResult<Vec<Attempt>> {
+        let sql = "SELECT stopping FROM extras INDEXED BY stopping
+            WHERE stopping IS NOT NULL ORDER BY stopping LIMIT ?1";
+        let count = i64::try_from(count).unwrap_or(i64::MAX);
+        let stops = self.connection.rows(sql, [count], |row| Ok(Attempt(row.get(0)?)));
+        stops.map_err(classify)
     }
 
     async fn leaving(

@@ -21,13 +21,14 @@ use crate::error::classify;
 use crate::schema::{self, Whose};
 use copy::Copy;
 
-/// Each table, and the integer column by which it is ordered; those without one are read only from both ends. Counts
-/// are derived.
-const TABLES: [(&str, Option<&str>); 14] = [
+/// Each table, and the integer column by which it is ordered; those without one are read only from both ends. Counts,
+/// and where keys stand, are derived.
+const TABLES: [(&str, Option<&str>); 15] = [
     ("keys", Some("id")),
     ("rows", Some("key")),
     ("extras", Some("key")),
     ("tasks", Some("number")),
+    ("groups", Some("grp")),
     ("attempts", Some("ended")),
     ("hours", Some("hour")),
     ("minutes", Some("minute")),

@@ -11,6 +11,7 @@ use shiftboss_queue::standing::Listed;
 
 use crate::ask::Prepared;
 use crate::code;
+use crate::standings::Standings;
 
 /// Tries for a key whose id is taken, which happens only with the same jitter and 2^31 keys in between.
 const TRIES_MAX: u32 = 1_000;
@@ -21,16 +22,17 @@ const FORGOTTEN_STEP: i64 = 100;
 /// The key is the last column, so that it is not written again: its index would have to be, too.
 const INSERT: &str =
     "INSERT OR IGNORE INTO keys (since, started, finished, exit_code, claimed, served, waiting, failed, dead, last_attempt, attempt,
-    fetcher, run, worker, lease, started_ms, owner, before, turn, held, extra, failed_at, id, key)
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24)";
+    fetcher, run, worker, lease, started_ms, owner, before, turn, held, extra, failed_at, single_group, routes, id, key)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26)";
 const UPDATE: &str =
     "UPDATE keys SET since = ?1, started = ?2, finished = ?3, exit_code = ?4, claimed = ?5, served = ?6, waiting = ?7, failed = ?8,
     dead = ?9, last_attempt = ?10, attempt = ?11, fetcher = ?12, run = ?13, worker = ?14, lease = ?15, started_ms = ?16,
-    owner = ?17, before = ?18, turn = ?19, held = ?20, extra = ?21, failed_at = ?22 WHERE id = ?23";
+    owner = ?17, before = ?18, turn = ?19, held = ?20, extra = ?21, failed_at = ?22, single_group = ?23, routes = ?24
+    WHERE id = ?25";
 
 const PUT_ROW: &str =
-    "INSERT INTO rows (key, fetcher, run, armed, reading, payload) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
-    ON CONFLICT DO UPDATE SET armed = excluded.armed, reading = excluded.reading, payload = excluded.payload";
+    "INSERT INTO rows (key, fetcher, run, armed, reading, grp, payload) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+    ON CONFLICT DO UPDATE SET armed = excluded.armed, reading = excluded.reading, grp = excluded.grp, payload = excluded.payload";
 
 macro_rules! put_attempt {
     ($or:literal) => {
@@ -49,6 +51,7 @@ pub(crate) struct Saver<'c> {
     update: Prepared<'c>,
     insert: Prepared<'c>,
     row: Prepared<'c>,
+    pub(crate) standings: Standings,
     /// Keys that were ever given an id.
     ids: &'c mut i64,
     ends: &'c mut i64,
@@ -60,7 +63,8 @@ impl<'c> Saver<'c> {
     pub(crate) fn new(connection: &'c Connection, ids: &'c mut i64, ends: &'c mut i64) -> Self {
         let prepared = |sql| Prepared::new(connection, sql);
         let (update, insert, row) = (prepared(UPDATE), prepared(INSERT), prepared(PUT_ROW));
-        Self { connection, update, insert, row, ids, ends, minute: 0 }
+        let standings = Standings::default();
+        Self { connection, update, insert, row, standings, ids, ends, minute: 0 }
     }
 
     /// Writes a key's change; returns its new record, or `None` if nothing is known of it any more.
@@ -68,26 +72,37 @@ impl<'c> Saver<'c> {
         let Change { before, key, now } = change;
         match (before, now) {
             (None, None) => Ok(None),
-            (Some(before), None) => self.forget(before.id).map(|()| None),
+            (Some(before), None) => {
+                self.standings.change(
+                    self.connection,
+                    before.id,
+                    &before.place.standings(),
+                    &[],
+                )?;
+                self.forget(before.id).map(|()| None)
+            }
             (before, Some((record, place))) => {
                 let id = match &before {
-                    None => self.insert(&key, &record, place)?,
+                    None => self.insert(&key, &record, &place)?,
                     Some(known) => {
-                        if fixed_part(&known.record, known.place) != fixed_part(&record, place) {
-                            write(self.update.get()?, known.id.0, None, &record, place)?;
+                        let before = fixed_part(&known.record, &known.place);
+                        if before != fixed_part(&record, &place) {
+                            write(self.update.get()?, known.id.0, None, &record, &place)?;
                         }
                         known.id
                     }
                 };
                 self.rows(id, before.as_ref().map_or(&[][..], |it| &it.record.rows), &record.rows)?;
-                self.extras(id, before.as_deref(), &record, place)?;
+                self.extras(id, before.as_deref(), &record, &place)?;
+                let stood = before.as_ref().map_or(Vec::new(), |it| it.place.standings());
+                self.standings.change(self.connection, id, &stood, &place.standings())?;
                 record.singles.edits.iter().try_for_each(|edit| self.edit(id, edit))?;
                 Ok(Some(Stored { id, record: record.as_kept(), place, payload: None }))
             }
         }
     }
 
-    fn insert(&mut self, key: &Key, record: &Record, place: Place) -> Result<KeyId> {
+    fn insert(&mut self, key: &Key, record: &Record, place: &Place) -> Result<KeyId> {
         let insert = self.insert.get()?;
         for _ in 0..TRIES_MAX {
             *self.ids = self.ids.wrapping_add(1);
@@ -105,15 +120,18 @@ impl<'c> Saver<'c> {
             self.connection.prepare_cached(sql)?.execute((id.0, gone.fetcher.0, gone.run))?;
         }
         for row in now {
-            let ListRow { fetcher, run, armed, reading, payload } = row;
+            let ListRow { fetcher, run, armed, reading, payload, group } = row;
+            let group = group.map(|it| it.0);
             match payload {
                 Some(payload) => {
-                    self.row.get()?.execute((id.0, fetcher.0, run, armed.0, reading, payload))?;
+                    let values = (id.0, fetcher.0, run, armed.0, reading, group, payload);
+                    self.row.get()?.execute(values)?;
                 }
                 None if !before.contains(row) => {
-                    let sql = "UPDATE rows SET armed = ?4, reading = ?5 WHERE key = ?1 AND fetcher = ?2 AND run = ?3";
+                    let sql = "UPDATE rows SET armed = ?4, reading = ?5, grp = ?6
+                        WHERE key = ?1 AND fetcher = ?2 AND run = ?3";
                     let mut query = self.connection.prepare_cached(sql)?;
-                    query.execute((id.0, fetcher.0, run, armed.0, reading))?;
+                    query.execute((id.0, fetcher.0, run, armed.0, reading, group))?;
                 }
                 None => {}
             }
@@ -126,11 +144,11 @@ impl<'c> Saver<'c> {
         id: KeyId,
         before: Option<&Stored>,
         record: &Record,
-        place: Place,
+        place: &Place,
     ) -> Result<()> {
         let has_extras = has_extras(record, place);
-        let of = |place: Place| (place.lane, place.due);
-        let known = before.map(|it| (&it.record.extras, of(it.place)));
+        let of = |place: &Place| (place.lane, place.due, place.group.is_some());
+        let known = before.map(|it| (&it.record.extras, of(&it.place)));
         if known == Some((&record.extras, of(place))) || known.is_none() && !has_extras {
             return Ok(());
         }
@@ -138,11 +156,17 @@ impl<'c> Saver<'c> {
             let sql = "DELETE FROM extras WHERE key = ?1";
             return self.connection.prepare_cached(sql)?.execute([id.0]).map(drop);
         }
-        let sql = "INSERT OR REPLACE INTO extras (key, extras, lane, due, held, backed_off, delayed, dead)
-            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+        let sql = "INSERT OR REPLACE INTO extras (key, extras, lane, due, held, backed_off, delayed, stopping, dead, lane_in_group)
+            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
         let extras = code::json(&record.extras)?;
         let Listed { held, backed_off, delayed, dead } = record.listed();
-        let values = (id.0, extras, place.lane, place.due, held, backed_off, delayed, dead);
+        let [lane, in_group] = match place.group {
+            None => [place.lane, None],
+            Some(_) => [None, place.lane],
+        };
+        let stopping = record.extras.stopping.map(|it| it.0);
+        let due = place.due;
+        let values = (id.0, extras, lane, due, held, backed_off, delayed, stopping, dead, in_group);
         self.connection.prepare_cached(sql)?.execute(values).map(drop)
     }
 
@@ -232,11 +256,12 @@ impl<'c> Saver<'c> {
 }
 
 /// The part of a record that is in `keys`, for comparison.
-fn fixed_part(record: &Record, place: Place) -> impl PartialEq {
+fn fixed_part<'a>(record: &'a Record, place: &'a Place) -> impl PartialEq + use<'a> {
     let Record { since, last, is_claimed, flight, served, failed, singles, last_attempt, .. } =
         record;
-    let singles = (singles.waiting, singles.failed, singles.dead);
-    let place = (place.order, place.classic_held, has_extras(record, place));
+    let singles = (singles.waiting, singles.failed, singles.dead, singles.group);
+    let place =
+        (place.order, place.classic_held, has_extras(record, place), place.group, &place.routes);
     (
         (since, last, is_claimed),
         (flight, served, failed, record.failed_at(), last_attempt),
@@ -245,7 +270,7 @@ fn fixed_part(record: &Record, place: Place) -> impl PartialEq {
     )
 }
 
-fn has_extras(record: &Record, place: Place) -> bool {
+fn has_extras(record: &Record, place: &Place) -> bool {
     !record.extras.is_empty() || place.lane.is_some() || place.due.is_some()
 }
 
@@ -254,7 +279,7 @@ fn write(
     id: i64,
     key: Option<&Key>,
     record: &Record,
-    place: Place,
+    place: &Place,
 ) -> Result<usize> {
     let last = record.last.as_ref();
     let flight = record.flight.as_ref();
@@ -281,9 +306,11 @@ fn write(
         flight.and_then(|it| it.owner.as_deref()),
         flight.map(|it| code::json(&it.before)).transpose()?,
         place.order.map(code::turn),
-        place.classic_held,
+        code::held(place),
         has_extras(record, place),
         record.failed_at(),
+        singles.group.map(|it| it.0),
+        code::routes(place),
         id,
         key.map(Key::as_str),
     ];

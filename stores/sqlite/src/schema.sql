@@ -5,8 +5,9 @@
 -- `fetcher:attempt fetcher:attemptf`; f: it failed. waiting, failed, dead: its single tasks, but for the one that is out.
 -- attempt to before: the attempt that is out; of a single task fetcher is 0, and run the task's number; started_ms: in milliseconds;
 -- owner: the document of the relay that sees to it;
--- before: what a take-back restores, as JSON. turn, held: its place (src/code.rs). extra: it has a row in extras.
--- failed_at: when it ended last, if a row of it failed.
+-- before: what a take-back restores, as JSON. turn, held: its place (src/code.rs): 0, in order; 1, with --classic, somebody has it; 2, in
+-- order, in a group. extra: it has a row in extras. failed_at: when it ended last, if a row of it failed. single_group: that of its single
+-- tasks. routes: where else it stands (stands), as `*:group fetcher:group fetcher`.
 CREATE TABLE keys (
     id           INTEGER PRIMARY KEY,
     key          TEXT NOT NULL,
@@ -31,10 +32,12 @@ CREATE TABLE keys (
     turn         INTEGER,
     held         INTEGER NOT NULL,
     extra        INTEGER NOT NULL,
-    failed_at    INTEGER
+    failed_at    INTEGER,
+    single_group INTEGER,
+    routes       TEXT
 ) STRICT;
 CREATE UNIQUE INDEX keys_by_key ON keys (key);
--- The order of dispatch; only with --classic, another one of keys that somebody has (held = 1).
+-- The order of dispatch; another one of keys in groups (held = 2); and, only with --classic, of those that somebody has (held = 1).
 CREATE INDEX in_order ON keys (held, turn) WHERE turn IS NOT NULL;
 CREATE INDEX in_flight ON keys (attempt) WHERE attempt IS NOT NULL;
 -- Those that somebody else started, and may be at.
@@ -50,12 +53,14 @@ CREATE TABLE rows (
     armed   INTEGER NOT NULL,
     reading INTEGER NOT NULL,
     payload TEXT NOT NULL,
+    grp     INTEGER,
     PRIMARY KEY (key, fetcher, run)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX rows_by_run ON rows (fetcher, run, key);
 
--- What few keys have. extras: as JSON. lane, due: their places. held, backed_off: since when an operator (in seconds), or its
--- failures, hold it. delayed: when the first of its tasks is tried again. dead: rows of it are dead letters.
+-- What few keys have. extras: as JSON. lane, due: their places; lane_in_group: that of a key in a group. held, backed_off: since when
+-- an operator (in seconds), or its failures, hold it. delayed: when the first of its tasks is tried again. stopping: the attempt
+-- that is out, if it is to stop. dead: rows of it are dead letters.
 CREATE TABLE extras (
     key        INTEGER PRIMARY KEY,
     extras     TEXT NOT NULL,
@@ -64,14 +69,51 @@ CREATE TABLE extras (
     held       INTEGER,
     backed_off INTEGER,
     delayed    INTEGER,
-    dead       INTEGER NOT NULL
+    stopping   INTEGER,
+    dead       INTEGER NOT NULL,
+    lane_in_group INTEGER
 ) STRICT;
 CREATE INDEX lane ON extras (lane) WHERE lane IS NOT NULL;
 CREATE INDEX due ON extras (due) WHERE due IS NOT NULL;
 CREATE INDEX held ON extras (held) WHERE held IS NOT NULL;
 CREATE INDEX backed_off ON extras (backed_off) WHERE backed_off IS NOT NULL;
 CREATE INDEX delayed ON extras (delayed) WHERE delayed IS NOT NULL;
+CREATE INDEX stopping ON extras (stopping) WHERE stopping IS NOT NULL;
 CREATE INDEX dead ON extras (key) WHERE dead = 1;
+
+-- Keys of groups, and of fetchers whose tasks some workers take alone. line: whose (src/code.rs). grp: the group there, or 0. at: the turn, or the
+-- place in the lane.
+CREATE TABLE stands (
+    grp  INTEGER NOT NULL,
+    line INTEGER NOT NULL,
+    at   INTEGER NOT NULL,
+    key  INTEGER NOT NULL,
+    PRIMARY KEY (grp, line, at, key)
+) STRICT, WITHOUT ROWID;
+-- The first one of each group and line, and whether the group is open.
+CREATE TABLE heads (
+    grp  INTEGER NOT NULL,
+    line INTEGER NOT NULL,
+    at   INTEGER NOT NULL,
+    key  INTEGER NOT NULL,
+    open INTEGER NOT NULL,
+    PRIMARY KEY (grp, line)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX open_heads ON heads (line, at, key) WHERE open = 1;
+-- Groups by the numbers of their names. kind: 0, open; 1, until a time; 2, full; 3, held. opens: when to look at it again, in steady
+-- time. in_flight, waiting, tasks: how many jobs are out, keys wait for their turn, and rows are in it. state: the rest, as JSON.
+CREATE TABLE groups (
+    grp       INTEGER PRIMARY KEY,
+    name      TEXT NOT NULL,
+    kind      INTEGER NOT NULL,
+    opens     INTEGER,
+    in_flight INTEGER NOT NULL,
+    waiting   INTEGER NOT NULL,
+    tasks     INTEGER NOT NULL,
+    state     TEXT NOT NULL
+) STRICT;
+CREATE INDEX kinds ON groups (kind, waiting);
+CREATE INDEX opening ON groups (opens, grp) WHERE opens IS NOT NULL;
 
 -- Single tasks. name: the ID that it was added with, for which it is kept when it is done or cancelled. over: the minute of that.
 -- checksum: of the payload.
@@ -149,7 +191,7 @@ CREATE TABLE runs (
     PRIMARY KEY (fetcher, run)
 ) STRICT, WITHOUT ROWID;
 -- Sums of what each run has, also of one that is gone while a job of it is out. Of fetcher 0, run 0 has those of all single tasks, and
--- -1 what is counted of keys: held, backed_off, bumped.
+-- -1 what is counted of keys: held, backed_off, bumped, keys (all of them), unlisted (those that nothing lists).
 CREATE TABLE counts (
     fetcher     INTEGER NOT NULL,
     run         INTEGER NOT NULL,
@@ -164,6 +206,8 @@ CREATE TABLE counts (
     held        INTEGER NOT NULL,
     backed_off  INTEGER NOT NULL,
     bumped      INTEGER NOT NULL,
+    keys        INTEGER NOT NULL,
+    unlisted    INTEGER NOT NULL,
     PRIMARY KEY (fetcher, run)
 ) STRICT, WITHOUT ROWID;
 

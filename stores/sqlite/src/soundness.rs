@@ -9,7 +9,7 @@ use rusqlite::{Connection, Result};
 use shiftboss_protocol::model::Key;
 use shiftboss_queue::context::Context;
 use shiftboss_queue::counts::Tally;
-use shiftboss_queue::documents::{DAEMON, PLACES};
+use shiftboss_queue::documents::{DAEMON, HOLDS, PLACES};
 use shiftboss_queue::record::{Millis, Record};
 use shiftboss_queue::records::{From, Header, StoreError, StoreResult, Stored};
 
@@ -38,7 +38,7 @@ const NEEDED: [&str; 4] = [
      WHERE EXISTS (SELECT 1 FROM rows) OR EXISTS (SELECT 1 FROM tasks WHERE status NOT IN ('done', 'cancelled'))",
 ];
 /// What must hold between the tables, besides the counts.
-const INVARIANTS: [&str; 5] = [
+const INVARIANTS: [&str; 7] = [
     "SELECT count(*) || ' rows of lists without their keys' FROM rows
      WHERE key NOT IN (SELECT id FROM keys) HAVING count(*) > 0",
     "SELECT count(*) || ' single tasks without their keys' FROM tasks
@@ -52,6 +52,14 @@ const INVARIANTS: [&str; 5] = [
         SELECT count(*) FILTER (WHERE status = 'waiting'), count(*) FILTER (WHERE status = 'failed'),
             count(*) FILTER (WHERE status = 'dead_letter')
         FROM tasks WHERE key = id)
+     HAVING count(*) > 0",
+    "SELECT count(*) || ' groups whose counts are not those of their keys' FROM groups WHERE waiting <> (
+        SELECT count(*) FROM stands WHERE stands.grp = groups.grp AND line = -2) HAVING count(*) > 0",
+    "SELECT count(*) || ' groups whose first key is another one than is noted' FROM (
+        SELECT grp, line, min(at) AS at FROM stands WHERE grp <> 0 GROUP BY grp, line
+        EXCEPT SELECT grp, line, at FROM heads
+        UNION ALL SELECT grp, line, at FROM heads WHERE NOT EXISTS (SELECT 1 FROM stands
+            WHERE (stands.grp, stands.line, stands.at, stands.key) = (heads.grp, heads.line, heads.at, heads.key)))
      HAVING count(*) > 0",
     "SELECT count(*) || ' rows of lists that would be handed out for ever' FROM rows
      WHERE armed > (SELECT last_attempt FROM header) HAVING count(*) > 0",
@@ -146,6 +154,7 @@ fn wrong_records(connection: &Connection) -> StoreResult<Vec<String>> {
     let header = header::load(connection).map_err(classify)?.header;
     let context = rules(connection, &header)?;
     let mut misplaced = 0;
+    let mut standing = 0;
     let (mut counts, nothing) = (Tally::default(), Record::new(Key::stored("")));
     let mut behind = None;
     loop {
@@ -154,12 +163,15 @@ fn wrong_records(connection: &Connection) -> StoreResult<Vec<String>> {
             counts.change(&nothing, &it.record);
             let is_lost = context.as_ref().is_some_and(|context| is_lost(it, context));
             misplaced += usize::from(is_lost);
+            standing += it.place.standings().len() as i64;
         }
         match next.into_iter().last() {
             None => break,
             last => behind = last,
         }
     }
+    let stand: i64 = connection.value("SELECT count(*) FROM stands", []).map_err(classify)?;
+    misplaced += usize::try_from(stand.abs_diff(standing)).unwrap_or(usize::MAX);
     let noted = header.counts;
     let is_other = |run: &&_| counts.0.get(run) != noted.0.get(run);
     let runs = counts.0.keys().chain(noted.0.keys().filter(|run| !counts.0.contains_key(run)));
@@ -172,11 +184,15 @@ fn wrong_records(connection: &Connection) -> StoreResult<Vec<String>> {
     Ok(wrong.into_iter().chain(misplaced).collect())
 }
 
-/// The rules for keys' places, once all claims are over. `None`: the next daemon derives places anew.
+/// The rules for keys' places, once all claims are over. `None`: the next daemon derives places anew, or goes on with that.
 fn rules(connection: &Connection, header: &Header) -> StoreResult<Option<Context>> {
     let (places, daemon) = (document(connection, &PLACES)?, document(connection, &DAEMON)?);
     let daemon = daemon.filter(|daemon| places == Some(daemon.policy));
-    Ok(daemon.map(|daemon| header.context(&Arc::new(daemon.settings()), Millis::MAX)))
+    let holds = document(connection, &HOLDS)?.unwrap_or_default();
+    Ok(daemon.filter(|_| holds.carried.is_none()).map(|daemon| Context {
+        holds: Arc::new(holds),
+        ..header.context(&Arc::new(daemon.settings()), Millis::MAX)
+    }))
 }
 
 /// Whether no index leads to the key, though it may be handed out, now or later.

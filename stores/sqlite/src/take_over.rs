@@ -150,7 +150,9 @@ fn in_transaction(
         last_bump: 0,
         clock: 0,
         going: Arc::default(),
+        routed: Arc::default(),
         fetchers: Arc::default(),
+        holds: Arc::default(),
     };
     let taken = write_records(&transaction, &mut kept, context, &mut tell)?;
     header::save_all(&transaction, &kept)?;
@@ -272,7 +274,14 @@ impl Writer<'_> {
         if is_served {
             record.served.insert(fetcher, SERVED);
         }
-        record.rows.push(ListRow { fetcher, run, armed, reading: 0, payload: Some(payload) });
+        record.rows.push(ListRow {
+            fetcher,
+            run,
+            armed,
+            reading: 0,
+            group: None,
+            payload: Some(payload),
+        });
         Ok(())
     }
 
@@ -321,7 +330,7 @@ fn go_out(record: &mut Record, attempt: Attempt) {
     let Some(task) = out.map(ListRow::task) else { return };
     record.served.insert(task.fetcher(), attempt);
     let before_it = Some(LastRun::over_by(last.started));
-    let before = Before { last: before_it, ahead: None, served: None, bump: None };
+    let before = Before { last: before_it, ahead: None, served: None, bump: None, group: None };
     let started = last.started.saturating_mul(1_000);
     record.flight = Some(Flight { attempt, task, holder: None, started, owner: None, before });
     record.is_claimed = false;

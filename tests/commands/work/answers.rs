@@ -33,7 +33,7 @@ impl Fake {
     /// The next connection, that of a worker which was told that there is no job now.
     fn waiting(&self) -> Client {
         let mut connection = self.greeted();
-        assert_eq!(connection.line(), "READY\n");
+        assert_eq!(connection.line(), "READY fetchers=*\n");
         connection.write(b"NOJOBS\n");
         connection
     }
@@ -55,11 +55,11 @@ fn an_end_and_a_request_in_one_write() {
     let fake = Fake::new(&site);
     let worker = worker(&site, "exit 9");
     let mut connection = fake.waiting();
-    assert_eq!(connection.line(), "READY 30\n");
+    assert_eq!(connection.line(), "READY 30 fetchers=*\n");
     connection.write(b"JOB 17 a p\n");
     let mut bytes = [0; 100];
     let length = std::io::Read::read(&mut connection.stream(), &mut bytes).unwrap();
-    assert_eq!(&bytes[..length], b"DONE 17 9\nREADY 30\n");
+    assert_eq!(&bytes[..length], b"DONE 17 9\nREADY 30 fetchers=*\n");
     connection.write(b"OK\n");
     worker.signal(Signal::TERM);
     assert_eq!(connection.line(), "QUIT\n");
@@ -74,7 +74,7 @@ fn a_job_that_crosses_the_stop_is_released() {
     let fake = Fake::new(&site);
     let worker = worker(&site, "echo >> ran");
     let mut connection = fake.waiting();
-    assert_eq!(connection.line(), "READY 30\n");
+    assert_eq!(connection.line(), "READY 30 fetchers=*\n");
     worker.signal(Signal::TERM);
     assert_eq!(connection.line(), "QUIT\n");
     connection.write(b"JOB 18 a p\nOK\n");
@@ -93,15 +93,15 @@ fn a_busy_daemon_is_told_again() {
     let fake = Fake::new(&site);
     let worker = worker(&site, "echo $SHIFTBOSS_KEY >> ran");
     let mut connection = fake.waiting();
-    assert_eq!(connection.line(), "READY 30\n");
+    assert_eq!(connection.line(), "READY 30 fetchers=*\n");
     connection.write(b"ERROR busy the disk is full\n");
-    assert_eq!(connection.line(), "READY\n");
+    assert_eq!(connection.line(), "READY fetchers=*\n");
     connection.write(b"JOB 1 a p\n");
-    assert_eq!(connection.line() + &connection.line(), "DONE 1 0\nREADY 30\n");
+    assert_eq!(connection.line() + &connection.line(), "DONE 1 0\nREADY 30 fetchers=*\n");
     connection.write(b"ERROR busy the disk is full\nJOB 2 b p\n");
     assert_eq!(connection.line(), "RELEASE 2\n");
     connection.write(b"OK\n");
-    assert_eq!(connection.line() + &connection.line(), "DONE 1 0\nREADY\n");
+    assert_eq!(connection.line() + &connection.line(), "DONE 1 0\nREADY fetchers=*\n");
     connection.write(b"OK\n");
     worker.signal(Signal::TERM);
     assert_eq!(connection.line(), "QUIT\n");
@@ -119,19 +119,19 @@ fn a_busy_daemon_is_told_of_once() {
     let fake = Fake::new(&site);
     let worker = worker(&site, "exit 0");
     let mut connection = fake.waiting();
-    assert_eq!(connection.line(), "READY 30\n");
+    assert_eq!(connection.line(), "READY 30 fetchers=*\n");
     for _ in 0..4 {
         connection.write(b"ERROR busy the disk is full\n");
-        assert_eq!(connection.line(), "READY\n");
+        assert_eq!(connection.line(), "READY fetchers=*\n");
     }
     // Nor does it answer because it greets.
     drop(connection);
     let mut connection = fake.greeted();
-    assert_eq!(connection.line(), "READY\n");
+    assert_eq!(connection.line(), "READY fetchers=*\n");
     connection.write(b"ERROR busy the disk is full\n");
-    assert_eq!(connection.line(), "READY\n");
+    assert_eq!(connection.line(), "READY fetchers=*\n");
     connection.write(b"JOB 1 a p\n");
-    assert_eq!(connection.line() + &connection.line(), "DONE 1 0\nREADY 30\n");
+    assert_eq!(connection.line() + &connection.line(), "DONE 1 0\nREADY 30 fetchers=*\n");
     connection.write(b"OK\n");
     worker.signal(Signal::TERM);
     assert_eq!(connection.line(), "QUIT\n");
@@ -150,16 +150,16 @@ fn answers_that_are_none() {
     let worker = worker(&site, "echo $SHIFTBOSS_KEY >> ran");
     for answer in [&b"WELCOME\n"[..], b"JOB 1\n", b"JOB 1 a", b"\n", &[b'x'; 2_200_000]] {
         let mut connection = fake.greeted();
-        assert_eq!(connection.line(), "READY\n");
+        assert_eq!(connection.line(), "READY fetchers=*\n");
         connection.write(answer);
     }
     let mut connection = fake.greeted();
-    assert_eq!(connection.line(), "READY\n");
+    assert_eq!(connection.line(), "READY fetchers=*\n");
     // As long as they come.
     let payload = "p".repeat(1_048_576);
     connection.write(format!("JOB 7 {} {payload}\n", "k".repeat(4_096)).as_bytes());
     assert_eq!(connection.line(), "DONE 7 0\n");
-    assert_eq!(connection.line(), "READY 30\n");
+    assert_eq!(connection.line(), "READY 30 fetchers=*\n");
     connection.write(b"OK\nJOB 8 a p\n");
     wait_lines(&site, "ran", 2);
     assert!(worker.memory_kib("VmHWM:") < 64 * 1024);
@@ -215,13 +215,13 @@ fn an_end_does_not_wait_for_a_heartbeat() {
     let script = "until test -e beaten; do sleep 0.01; done";
     let worker = start(&site, &["--name", "w", "--lease", "3s"], script);
     let mut frozen = fake.greeted_with_lease(3);
-    assert_eq!(frozen.line(), "READY\n");
+    assert_eq!(frozen.line(), "READY fetchers=*\n");
     frozen.write(b"JOB 1 a p\n");
-    assert_eq!(frozen.line(), "BEAT 1\n");
+    assert_eq!(frozen.line(), "BEAT 1 1\n");
     let ended = Instant::now();
     touch(&site, "beaten");
     let mut connection = fake.greeted_with_lease(3);
-    assert_eq!(connection.line() + &connection.line(), "DONE 1 0\nREADY 30\n");
+    assert_eq!(connection.line() + &connection.line(), "DONE 1 0\nREADY 30 fetchers=*\n");
     assert!(ended.elapsed() < ANSWER_TIMEOUT, "{:?}", ended.elapsed());
     connection.write(b"OK\n");
     worker.signal(Signal::TERM);

@@ -206,6 +206,7 @@ fn a_killed_worker_s_payload_is_removed() {
     let (site, _daemon) = Site::running(&[]);
     fs::create_dir(site.path("tmp")).unwrap();
     site.write("f.1.txt", jobs(3));
+    // Of each job its payload, and what its command asks in.
     let there = || fs::read_dir(site.path("tmp")).unwrap().count();
     let work = |options: &[&str], script| {
         let mut work = work(&site, options, &["sh", "-c", script, "sh", "{payload_file}"]);
@@ -213,14 +214,14 @@ fn a_killed_worker_s_payload_is_removed() {
         site.spawn(work)
     };
     let lives = work(&["--max-jobs", "1"], super::GATE);
-    wait_until("it runs", || there() == 1);
-    let killed = work(&["--lease", "1s"], "sleep 1000");
     wait_until("it runs", || there() == 2);
+    let killed = work(&["--lease", "1s"], "sleep 1000");
+    wait_until("it runs", || there() == 4);
     killed.kill();
-    assert_eq!(there(), 2);
+    assert_eq!(there(), 4);
     let mut next = work(&["--max-jobs", "1"], "ls tmp >> seen");
     assert_eq!(next.exit().code(), Some(0), "{}", next.log());
-    assert_eq!(lines(&site, "seen").len(), 2, "its own, and that of the one that lives");
+    assert_eq!(lines(&site, "seen").len(), 4, "its own, and that of the one that lives");
     fs::write(site.path("go"), "").unwrap();
     lives.stop();
     assert_eq!(there(), 0);

@@ -167,8 +167,9 @@ fn what_only_fails_is_told() {
         assert_eq!(worker.ask(&format!("DONE {attempt} {code}")), "OK\n");
     };
     (0..100).for_each(|_| end(1));
-    let log = daemon.log();
-    assert_eq!(log.matches("The last 100 jobs failed").count(), 2, "{log}");
+    wait_until("both are told of", || {
+        daemon.log().matches("The last 100 jobs failed").count() == 2
+    });
     let status = |options: &[&str]| {
         let output = site.run(&[&["status", "-t", "socket"], options].concat());
         (output.status.code(), String::from_utf8(output.stdout).unwrap())

@@ -1,10 +1,12 @@
 //! `shiftboss work` as a user runs it: real daemons, real commands, real kills.
 
 mod answers;
+mod cancelled;
 mod children;
 mod classic;
 mod ends;
 mod failures;
+mod fetchers;
 mod jobs;
 mod kills;
 mod logs;

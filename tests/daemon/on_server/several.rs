@@ -4,7 +4,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::common::said::{all_said, said};
-use crate::common::{Daemon, Site, wait_until};
+use crate::common::{Client, Daemon, Site, attempt_of, wait_until};
 
 /// Starts a second daemon, with the files of a site of its own, on the queue of another site.
 fn join(site: &Site, queue: &Site, name: &str) -> Daemon {
@@ -65,6 +65,22 @@ fn a_fetcher_is_taken_over() {
     first.stop();
     assert!(!status(&one).contains("Rejected"), "a daemon that is gone rejects nothing");
     second.stop();
+}
+
+/// A job at one daemon is to stop, by an order to the other one.
+#[test]
+fn a_job_at_another_daemon_is_cancelled() {
+    let (one, two) = (Site::new(), Site::new());
+    let (_first, _second) = (join(&one, &one, "first"), join(&two, &one, "second"));
+    one.write("f.1.txt", "alpha 1\n");
+    one.wait_count(1);
+    let mut worker = Client::leased(&two, 600);
+    let attempt = attempt_of(&worker.ask("READY"));
+    worker.write(format!("BEAT {attempt} 600\n").as_bytes());
+    said(&one, &["cancel", "--running", "-t", "socket", "alpha"]);
+    assert_eq!(worker.line(), "STOP\n");
+    assert_eq!(worker.ask(&format!("RELEASE {attempt}")), "OK\n");
+    one.wait_sql("SELECT attr_path, outcome FROM ended", &["alpha|cancelled"]);
 }
 
 /// What `status` says of the daemons, with the database: a name, its state and its jobs, each.

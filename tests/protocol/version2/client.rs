@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use shiftboss_protocol::client::{ClientError, Worker};
+use shiftboss_protocol::client::{BeatAnswer, ClientError, Worker};
 use shiftboss_protocol::model::{Attempt, Idle};
 
 use super::with_jobs;
@@ -19,9 +19,9 @@ fn a_worker_in_rust() {
         Err(Idle { busy: 1, ..Idle::default() })
     );
     let first = job.attempt.unwrap();
-    assert!(worker.beat(first).unwrap());
+    assert_eq!(worker.beat(first, Duration::from_secs(1)).unwrap(), BeatAnswer::GoOn);
     worker.release(first).unwrap();
-    assert!(!worker.beat(first).unwrap(), "it was given back");
+    assert_eq!(worker.beat(first, Duration::ZERO).unwrap(), BeatAnswer::Lost);
     let second = worker.next(Duration::ZERO).unwrap().unwrap().attempt.unwrap();
     worker.done(second, 3).unwrap();
     worker.done(second, 3).unwrap();

@@ -1,28 +1,30 @@
-//! Operators' orders about one key: to run it again, to take its job back, to hold it, to have it run soon, to forget it, to delete its single tasks.
+//! Operators' orders about one key: to run it again, to take its job back, to stop it, to hold it, to have it run
+//! soon, to forget it, to delete its single tasks.
 
 use std::sync::Arc;
 
 use tracing::info;
 
-use super::{ANSWER_TIMEOUT, Answered, Asker, undone};
+use super::{Answered, Asker};
 use crate::storage::messages::Perform;
-use shiftboss_protocol::answers::{HeldKey, HoldKind};
-use shiftboss_protocol::model::Key;
+use shiftboss_protocol::answers::HoldRule;
+use shiftboss_protocol::model::{Key, UnixSeconds};
 use shiftboss_protocol::verbs::{
-    self, BumpAnswer, CancelAnswer, ForgetAnswer, HoldAllAnswer, HoldAnswer, RequeueAnswer,
-    RetryAnswer, UnholdAllAnswer, UnholdAnswer,
+    self, BumpAnswer, CancelAnswer, CancelRunningAnswer, ForgetAnswer, HoldAllAnswer, HoldAnswer,
+    HoldFetcherAnswer, HoldTime, Name, Reason, RequeueAnswer, RetryAnswer, UnholdAllAnswer,
+    UnholdAnswer, UnholdFetcherAnswer,
 };
 use shiftboss_protocol::wire::session::{ErrorCode, Refused};
 use shiftboss_queue::credit::BUMPS_MAX;
+use shiftboss_queue::hold_rules::{HoldOf, RULES_MAX};
 use shiftboss_queue::operation::{
-    Bump, Bumped, CancelTasks, Cancelled, Each, Forget, Forgotten, HOLDS_MAX, Held, Hold, Requeue,
-    Requeued, Retried, Retry, Unhold,
+    Bump, Bumped, CancelTasks, Cancelled, Forget, Forgotten, HOLDS_MAX, Held, HeldAll, Hold,
+    HoldAll, Requeue, Requeued, Retried, Retry, Stop, Stopped, Unhold, UnholdAll,
 };
-use shiftboss_queue::reader::Reader;
 
 const HELD: &str = "that key is held: end that first, by `unhold`";
-/// Keys with a common prefix that are changed in one step: a worker's request waits for no more.
-const AT_ONCE: usize = 250;
+const CLASSIC: &str = "a classic worker has its job, and cannot be stopped; `requeue` puts the task back in the queue";
+const NOBODY: &str = "no fetcher lists that key, and nobody has it";
 const UNLISTED: &str = "no fetcher lists that key, and no single task has it";
 
 fn holds_full() -> String {
@@ -61,58 +63,64 @@ impl Asker {
         }
     }
 
-    /// Holds all known keys with a prefix, some at a time, so that no worker waits for all of them. If a later step is
-    /// refused, keys held by earlier steps stay held.
     pub(super) async fn hold_all(&self, asked: verbs::HoldAll) -> Answered<verbs::HoldAll> {
         let verbs::HoldAll { prefix, seconds, reason } = asked;
-        let begin = prefix.clone();
-        let found = self.read(ANSWER_TIMEOUT, move |reader| {
-            reader.search(begin.as_str(), HOLDS_MAX).map_err(Refused::busy)
-        });
-        let (found, _) = found.await?;
-        if found.truncated {
-            let text = format!("more keys begin so than may be held ({HOLDS_MAX})");
-            return Err(Refused::full(text));
-        }
-        let (by, seconds, reason) = (&self.holder.worker, seconds.seconds(), reason.into_text());
-        let (mut held, mut replaced) = (0, 0);
-        for some in found.keys.chunks(AT_ONCE) {
-            let keys = some.iter().filter_map(|known| Key::new(&known.key).ok());
-            let hold = |key| Hold { key, seconds, reason: reason.clone(), by: Arc::clone(by) };
-            for answer in self.ask(Perform(Each(keys.map(hold).collect()))).await? {
-                match answer.map_err(undone)? {
-                    Held::Held { replaced: before, .. } => {
-                        held += 1;
-                        replaced += u64::from(before.is_some());
-                    }
-                    Held::Full => {
-                        let text = format!("{}; {held} of these keys are held now", holds_full());
-                        return Err(Refused::full(text));
-                    }
-                }
-            }
-        }
-        info!(prefix = prefix.as_str(), held, by = &**by, "An operator holds keys.");
-        Ok(HoldAllAnswer { prefix, held, replaced })
+        let of = HoldOf::Prefix(prefix.as_str().into());
+        let (until, replaced) = self.hold_by_rule(of, seconds, reason).await?;
+        Ok(HoldAllAnswer { prefix, until, replaced })
     }
 
-    /// Ends operators' holds of all keys with a prefix, some at a time.
-    pub(super) async fn unhold_all(&self, prefix: Key) -> Answered<verbs::UnholdAll> {
-        let held = |reader: &dyn Reader| reader.held(HOLDS_MAX).map_err(Refused::busy);
-        let (found, _) = self.read(ANSWER_TIMEOUT, held).await?;
-        let is_meant =
-            |it: &&HeldKey| it.hold.kind == HoldKind::Hold && it.key.starts_with(prefix.as_str());
-        let held: Vec<_> = found.keys.iter().filter(is_meant).collect();
-        let mut ended = 0;
-        for some in held.chunks(AT_ONCE) {
-            let keys = some.iter().filter_map(|held| Key::new(&held.key).ok());
-            for answer in self.ask(Perform(Each(keys.map(Unhold).collect()))).await? {
-                ended += u64::from(answer.map_err(undone)?);
+    pub(super) async fn hold_fetcher(
+        &self,
+        asked: verbs::HoldFetcher,
+    ) -> Answered<verbs::HoldFetcher> {
+        let verbs::HoldFetcher { fetcher, seconds, reason } = asked;
+        let fetcher = fetcher.to_string();
+        let of = HoldOf::Fetcher(fetcher.as_str().into());
+        let (until, replaced) = self.hold_by_rule(of, seconds, reason).await?;
+        Ok(HoldFetcherAnswer { fetcher, until, replaced })
+    }
+
+    /// The last second of the rule, and the rule that it replaces.
+    async fn hold_by_rule(
+        &self,
+        of: HoldOf,
+        seconds: HoldTime,
+        reason: Reason,
+    ) -> Result<(Option<UnixSeconds>, Option<HoldRule>), Refused> {
+        let (by, reason) = (Arc::clone(&self.holder.worker), reason.into_text());
+        let hold = HoldAll { of: of.clone(), seconds: seconds.seconds(), reason, by };
+        match self.ask(Perform(hold)).await? {
+            HeldAll::Held { until, replaced } => {
+                info!(?of, by = &*self.holder.worker, "An operator holds keys by a rule.");
+                Ok((until, replaced.map(|rule| *rule)))
+            }
+            HeldAll::Full => {
+                let text = format!(
+                    "there are as many rules as may be ({RULES_MAX}); end some of them first"
+                );
+                Err(Refused::full(text))
             }
         }
-        let by = &*self.holder.worker;
-        info!(prefix = prefix.as_str(), ended, by, "An operator ended holds.");
-        Ok(UnholdAllAnswer { prefix, ended })
+    }
+
+    pub(super) async fn unhold_all(&self, prefix: Key) -> Answered<verbs::UnholdAll> {
+        let was_held = self.end_rule(HoldOf::Prefix(prefix.as_str().into())).await?;
+        Ok(UnholdAllAnswer { prefix, was_held })
+    }
+
+    pub(super) async fn unhold_fetcher(&self, fetcher: Name) -> Answered<verbs::UnholdFetcher> {
+        let fetcher = fetcher.to_string();
+        let was_held = self.end_rule(HoldOf::Fetcher(fetcher.as_str().into())).await?;
+        Ok(UnholdFetcherAnswer { fetcher, was_held })
+    }
+
+    async fn end_rule(&self, of: HoldOf) -> Result<bool, Refused> {
+        let was_held = self.ask(Perform(UnholdAll(of.clone()))).await?;
+        if was_held {
+            info!(?of, by = &*self.holder.worker, "An operator ended a rule that holds keys.");
+        }
+        Ok(was_held)
     }
 
     pub(super) async fn bump(&self, key: Key) -> Answered<verbs::Bump> {
@@ -145,9 +153,7 @@ impl Asker {
         let attempt = match self.ask(Perform(Requeue(key.clone()))).await? {
             Requeued::Back(attempt) => Some(attempt),
             Requeued::NotInFlight => None,
-            Requeued::Unknown => {
-                return Err(Refused::unknown("no fetcher lists that key, and nobody has it"));
-            }
+            Requeued::Unknown => return Err(Refused::unknown(NOBODY)),
         };
         Ok(RequeueAnswer { key, requeued: attempt.is_some(), attempt })
     }
@@ -174,5 +180,17 @@ impl Asker {
             return Err(Refused::unknown("there is no single task of that key"));
         }
         Ok(CancelAnswer { key, deleted, more, in_flight })
+    }
+
+    pub(super) async fn cancel_running(&self, key: Key) -> Answered<verbs::CancelRunning> {
+        match self.ask(Perform(Stop(key.clone()))).await? {
+            Stopped::Asked { attempt, worker } => {
+                self.note(&key, "An operator has a job stopped.");
+                Ok(CancelRunningAnswer { key, attempt, worker: worker.to_string() })
+            }
+            Stopped::Classic => Err(Refused::new(ErrorCode::Classic, CLASSIC)),
+            Stopped::NotInFlight => Err(Refused::unknown("that key is not in flight")),
+            Stopped::Unknown => Err(Refused::unknown(NOBODY)),
+        }
     }
 }

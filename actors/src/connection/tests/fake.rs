@@ -13,7 +13,7 @@ use futures_util::FutureExt;
 use crate::connection::WorkLinks;
 use crate::file_watcher::{AcceptInput, Accepted, CatchUpBarrier, CaughtUp};
 use crate::storage::messages::{HandOut, TakeJob, UndoHandOut, Work};
-use shiftboss_protocol::model::{Attempt, Key, Row};
+use shiftboss_protocol::model::{About, Attempt, Key, Row};
 use shiftboss_queue::error::{StoreError, StoreResult};
 use shiftboss_queue::operation::{Complete, Request};
 
@@ -78,7 +78,7 @@ impl<R: Request<Answer = ()>> Handler<TakeJob<R>> for Fake {
                 Some(Next::Job(key)) => {
                     let job = Row { key: Key::new(key).unwrap(), payload: "1".to_owned() };
                     let attempt = Attempt(i64::try_from(number).unwrap());
-                    Ok(((), Work::Job(HandOut::new(attempt, job, undo))))
+                    Ok(((), Work::Job(HandOut::new(attempt, job, About::default(), undo))))
                 }
                 Some(Next::Later) => Ok(((), Work::Later)),
                 Some(Next::Error) => Err(StoreError::Full("disk".to_owned())),

@@ -9,6 +9,7 @@ use crate::storage::messages::{TakeJob, Work};
 use crate::store::STEP_ROWS;
 use crate::testing::{MockStore, Trouble, until};
 use shiftboss_protocol::model::Run;
+use shiftboss_queue::operation::Dispatch;
 
 fn run(started: i64) -> Run {
     Run { fetcher: "f".into(), started }
@@ -30,7 +31,7 @@ async fn is_gone(site: &Site) {
 async fn a_deletion_lets_others_in() {
     pause();
     let site = without_its_file(MockStore::with_jobs(&["a"])).await;
-    let taken = site.storage.send(TakeJob { ended: (), holder: None }).await.unwrap();
+    let taken = site.storage.send(TakeJob { ended: (), next: Dispatch::default() }).await.unwrap();
     assert!(matches!(taken, Ok(((), Work::Job(_)))), "{taken:?}");
     is_gone(&site).await;
     let calls = site.mock.calls();

@@ -1,6 +1,6 @@
 //! What each operation does to the model, and its answer.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use shiftboss_protocol::model::{Idle, jitter};
 use shiftboss_queue::operation::*;
@@ -17,13 +17,20 @@ impl Model {
         let answer = answer.unwrap_or_else(|| self.on_key(op));
         self.tidy();
         self.look();
+        self.forget_groups();
         answer
     }
 
     fn on_attempt(&mut self, op: &Operation) -> Option<String> {
         use Operation as Op;
         Some(match op {
-            Op::Dispatch(it) => self.dispatch(it.holder.is_some()),
+            Op::Dispatch(it) => {
+                let of = |names: &Vec<std::sync::Arc<str>>| -> Vec<i64> {
+                    names.iter().filter_map(|name| self.fetcher(name)).collect()
+                };
+                let of = it.fetchers.as_ref().map(of);
+                self.dispatch(it.holder.is_some(), of.as_deref())
+            }
             Op::Complete(Complete { key, exit_code }) => {
                 self.complete(key.as_str(), *exit_code);
                 "done".into()
@@ -45,12 +52,15 @@ impl Model {
             }
             Op::Release(Release(attempt)) => match self.take(|out| out.attempt == attempt.0) {
                 Some(out) => {
-                    self.take_back(out, "released");
+                    match out.stopping {
+                        true => self.cancel(out),
+                        false => _ = self.take_back(out, "released"),
+                    }
                     "recorded".into()
                 }
                 None => match self.ends.get(&attempt.0) {
                     None => "unknown".into(),
-                    Some(("released", _)) => "recorded".into(),
+                    Some(("released" | "cancelled", _)) => "recorded".into(),
                     Some(_) => "stale".into(),
                 },
             },
@@ -63,7 +73,26 @@ impl Model {
                 None if self.is_listed(key.as_str()) => "not in flight".into(),
                 None => "unknown".into(),
             },
+            Op::Stop(Stop(key)) => match self.out.iter().position(|out| out.key == key.as_str()) {
+                Some(at) if self.out[at].leased => {
+                    self.out[at].stopping = true;
+                    format!("asked {} w", self.out[at].attempt)
+                }
+                Some(_) => "classic".into(),
+                None if self.is_listed(key.as_str()) => "not in flight".into(),
+                None => "unknown".into(),
+            },
+            Op::Stops(_) => {
+                let stops = self.out.iter().filter(|out| out.stopping).map(|out| out.attempt);
+                let stops = stops.collect::<BTreeSet<_>>().into_iter();
+                stops.fold("to stop:".into(), |said, it| format!("{said} {it}"))
+            }
             Op::Expire(Expire(attempt)) => match self.take(|out| out.attempt == attempt.0) {
+                Some(out) if out.stopping => {
+                    let answer = format!("expired {} false", out.key);
+                    self.cancel(out);
+                    answer
+                }
                 Some(out) => self.expire(out),
                 None => "nothing".into(),
             },
@@ -236,6 +265,12 @@ impl Model {
                 let until = delay.map(|delay| (self.now + delay, delay));
                 format!("held {}", self.holds.insert(key.to_string(), until).is_some())
             }
+            Op::HoldAll(HoldAll { of, seconds, .. }) => {
+                let delay = seconds.map(i64::from);
+                let until = delay.map(|delay| (self.now + delay, delay));
+                format!("held {}", self.rules.insert(of.clone(), until).is_some())
+            }
+            Op::UnholdAll(UnholdAll(of)) => self.rules.remove(of).is_some().to_string(),
             Op::Unhold(Unhold(key)) => {
                 let backed_off = self.failures.get_mut(key.as_str()).and_then(|it| it.1.take());
                 (self.holds.remove(key.as_str()).is_some() | backed_off.is_some()).to_string()
@@ -250,14 +285,18 @@ impl Model {
                         self.bumps.insert(key.to_owned(), self.lanes);
                         return format!("behind {}", self.bumps.len() - 1);
                     };
-                    // Keys that may go.
-                    let order = self.order();
+                    // Keys that may go, whatever happens to groups.
+                    let mut order = self.order();
+                    let is_free = |it: &Task| self.group_of(it).is_none();
+                    order.retain(|key| self.next(key, None).is_some_and(is_free));
                     let before = self.bumps.iter().filter(|it| *it.1 < at && order.contains(it.0));
                     format!("behind {}", before.count())
                 }
             },
             Op::EndHolds(_) => {
                 self.wake();
+                self.see_groups();
+                self.forget_old();
                 "done".into()
             }
             Op::SetPaused(SetPaused(paused)) => {
@@ -275,20 +314,28 @@ impl Model {
                     busy: self.out.len() as u32,
                     delayed: delayed as u32,
                     held: (self.holds.len() + backed_off) as u32,
+                    groups: self.closed_groups(),
+                    others: 0,
                     due: None,
                 })
             }
-            Op::HasWork(_) => (!self.paused && !self.order().is_empty()).to_string(),
+            Op::HasWork(_) if self.paused => "false".into(),
+            Op::HasWork(_) => {
+                self.see_groups();
+                (!self.that_may_go(None).is_empty()).to_string()
+            }
             other => panic!("the model knows nothing of {other:?}"),
         }
     }
 
     /// The clock was set by `by` seconds.
     pub fn follow_clock(&mut self, by: i64) {
+        self.groups.clock += by;
         let holds = self.holds.values_mut().flatten();
         let failures = self.failures.values_mut().filter_map(|it| it.1.as_mut());
         let tasks = self.tasks.iter_mut().filter_map(|it| it.due.as_mut());
-        for (at, delay) in holds.chain(failures).chain(tasks) {
+        let rules = self.rules.values_mut().flatten();
+        for (at, delay) in holds.chain(rules).chain(failures).chain(tasks) {
             *at = (*at + by).min(self.now + *delay);
         }
         self.look();
@@ -343,6 +390,7 @@ impl Model {
         let (now, last) = (self.now * 1_000_000, self.last_since);
         self.last_since = if last > now + AHEAD { now } else { now.max(last + 1) };
         self.add((0, self.numbers), key, payload, self.last_since);
+        self.added_single(key, payload);
         format!("added {}", self.numbers)
     }
 
@@ -357,6 +405,7 @@ impl Model {
             *first = until.min(*first);
         }
         self.holds.retain(|_, until| until.is_none_or(|until| until.0 > now));
+        self.rules.retain(|_, until| until.is_none_or(|until| until.0 > now));
         for (_, until) in self.failures.values_mut() {
             *until = until.filter(|until| until.0 > now);
         }

@@ -103,7 +103,7 @@ impl Recorded {
             (4..9, _) => drop(site.ask(now, classic).unwrap()),
             (9, _) => {
                 let leased = Dispatch { holder: Some(holder("w", 60)), ..classic };
-                if let Dispatched::Job(attempt, _) = site.ask(now, leased).unwrap() {
+                if let Dispatched::Job(attempt, _, _) = site.ask(now, leased).unwrap() {
                     self.leased.insert(0, attempt);
                 }
             }

@@ -30,6 +30,8 @@ pub fn options(policy: Policy) -> Options {
         bump_share: 100,
         backoff: None,
         retries: RetryRules::default(),
+        unlisted_kept: None,
+        groups: Default::default(),
     }
 }
 
@@ -100,7 +102,7 @@ impl Site {
     /// The key of the next job.
     pub fn next(&mut self, now: i64) -> Option<String> {
         match self.ask(now, Dispatch { holder: None, fetchers: None }).unwrap() {
-            Dispatched::Job(_, row) => Some(row.key.to_string()),
+            Dispatched::Job(_, row, _) => Some(row.key.to_string()),
             Dispatched::Nothing | Dispatched::Later => None,
         }
     }

@@ -4,9 +4,9 @@
 
 use std::collections::HashMap;
 
-use shiftboss_queue::record::{Record, Task};
+use shiftboss_queue::place::Line;
+use shiftboss_queue::record::Task;
 use shiftboss_queue::records::{From, KeyId, Name, Outset, Payload, StoreResult, Stored};
-use shiftboss_queue::rules::dispatch::Scope;
 
 use super::PostgresRecords;
 use tokio_postgres::Row;
@@ -31,7 +31,7 @@ impl Ahead {
     /// The query for everything that a batch says it will ask for.
     pub(super) fn ask(outset: &Outset, front: At) -> Option<Ask> {
         let count = i64::try_from(outset.next).unwrap_or(i64::MAX);
-        let look = |from: &From| load::next(*from, None, front, &Scope::All, count, false);
+        let look = |from: &From| load::next(*from, None, front, count, false);
         let named = (!outset.names.is_empty()).then(|| load::named(&outset.names));
         let asks: Vec<Ask> = named.into_iter().chain(looks(outset).iter().map(look)).collect();
         (!asks.is_empty()).then(|| union(asks))
@@ -54,7 +54,7 @@ impl Ahead {
 }
 
 fn looks(outset: &Outset) -> &'static [From] {
-    if outset.next > 0 { &[From::Order, From::Lane] } else { &[] }
+    if outset.next > 0 { &[From::Line(Line::ORDER), From::Line(Line::LANE)] } else { &[] }
 }
 
 #[derive(Default)]
@@ -127,10 +127,10 @@ impl PostgresRecords {
         &mut self,
         from: From,
         behind: Option<&Stored>,
-        scope: &Scope,
         count: usize,
     ) -> StoreResult<Vec<Stored>> {
-        let is_ahead = behind.is_none() && *scope == Scope::All && self.ahead.count > 0;
+        let is_order = from == From::Line(Line::ORDER);
+        let is_ahead = behind.is_none() && self.ahead.count > 0;
         let at = self.ahead.next.iter().position(|(it, _)| is_ahead && *it == from);
         let mut ahead = at.map(|at| (self.ahead.next.swap_remove(at).1, self.ahead.count));
         let (mut all, mut last) = (Vec::new(), behind.cloned());
@@ -142,25 +142,25 @@ impl PostgresRecords {
                     self.numbers.stale();
                     let asked = i64::try_from(count - all.len()).unwrap_or(i64::MAX);
                     let front = self.front.first();
-                    let ask = load::next(from, last.as_ref(), front, scope, asked, waits);
+                    let ask = load::next(from, last.as_ref(), front, asked, waits);
                     (load::found(&self.ask_one(ask).await?)?, count - all.len())
                 }
             };
             let is_last = found.len() < asked;
             last = found.last().map(|it| it.stored.clone()).or(last);
-            all.extend(self.usable(found, from, scope));
+            all.extend(self.usable(found, from));
             if !is_last && all.len() < count {
                 continue;
             }
-            if from == From::Order && is_last && self.front.forget() && behind.is_none() {
+            if is_order && is_last && self.front.forget() && behind.is_none() {
                 (all, last) = (Vec::new(), None);
                 continue;
             }
             // If an administrator, or a daemon that may roll back, has locked keys, that is no reason to answer that
             // there is no work. A batch that holds free keys does not wait for others, so that no two wait for each
             // other.
-            if from == From::Order && all.is_empty() && !waits && !self.has_next {
-                waits = self.is_any(behind).await?;
+            if all.is_empty() && !waits && !self.has_next {
+                waits = self.is_any(from, behind).await?;
                 if waits {
                     last = behind.cloned();
                     continue;
@@ -172,22 +172,16 @@ impl PostgresRecords {
         }
     }
 
-    /// Keys with a task in the scope; one that is not whole has just been taken by another daemon.
-    fn usable(&mut self, found: Vec<Found>, from: From, scope: &Scope) -> Vec<Stored> {
+    /// One that is not whole has just been taken by another daemon.
+    fn usable(&mut self, found: Vec<Found>, from: From) -> Vec<Stored> {
         let mut usable = Vec::with_capacity(found.len());
         for it in found.into_iter().filter(|it| it.is_whole) {
-            let has_task = |record: &Record| {
-                *scope == Scope::All || record.waiting_fetchers().any(|it| scope.has(it))
-            };
-            if !has_task(&it.stored.record) {
-                continue;
-            }
             let id = it.stored.id;
             let payloads = it.payloads.into_iter().map(|(task, text)| ((id, task), text));
             self.ahead.payloads.extend(payloads);
             usable.push(it.stored);
         }
-        if from == From::Order && *scope == Scope::All {
+        if from == From::Line(Line::ORDER) {
             self.front.found(usable.iter().map(|it| load::place(Some(it))));
         }
         usable
@@ -203,16 +197,17 @@ impl PostgresRecords {
         let (last, is_more) = load::last_leaving(row, count)?;
         let is_farther = self.front.goes(last);
         let goes = |found: &Found| load::place(Some(&found.stored)) <= last;
-        self.ahead
-            .next
-            .retain(|(from, found)| *from != From::Order || !found.first().is_some_and(goes));
+        self.ahead.next.retain(|(from, found)| {
+            *from != From::Line(Line::ORDER) || !found.first().is_some_and(goes)
+        });
         Ok(is_farther && is_more)
     }
 
-    /// Whether there is any key in the order after this one, locked or not.
-    async fn is_any(&mut self, behind: Option<&Stored>) -> StoreResult<bool> {
+    /// Whether there is any key after this one to hand out, locked or not.
+    async fn is_any(&mut self, from: From, behind: Option<&Stored>) -> StoreResult<bool> {
+        let Some(ask) = load::any(from, behind) else { return Ok(false) };
         self.numbers.stale();
-        Ok(!self.ask_one(load::any(behind)).await?.is_empty())
+        Ok(!self.ask_one(ask).await?.is_empty())
     }
 
     pub(super) async fn payload_now(&mut self, id: KeyId, task: Task) -> StoreResult<Payload> {

@@ -9,9 +9,10 @@ use shiftboss_protocol::model::Attempt;
 use shiftboss_queue::attempt::EndedAttempt;
 use shiftboss_queue::context::Settings;
 use shiftboss_queue::counts::COUNTS;
-use shiftboss_queue::record::{FetcherId, SingleStatus, Task};
+use shiftboss_queue::groups::GroupId;
+use shiftboss_queue::record::{FetcherId, Millis, SingleStatus, Task};
 use shiftboss_queue::records::*;
-use shiftboss_queue::rules::dispatch::Scope;
+use shiftboss_queue::rules::groups::Group;
 use shiftboss_queue::tables::{TABLES, listed};
 use shiftboss_sqlite::{SqliteRecords, tables as in_file};
 
@@ -23,13 +24,15 @@ use crate::{file, server};
 pub const HAS_GAPS: bool = true;
 
 const DAEMON: i64 = 1;
-/// No one's: documents are not moved here.
+/// No one's: of documents only the rules that hold keys are moved here.
 const MEMBER: &str = "member/1";
 
 pub enum Store {
     File(Box<SqliteRecords>),
     Server(Box<PostgresRecords>),
 }
+
+const HOLDS: &str = "SELECT value FROM documents WHERE name = 'holds'";
 
 pub fn new() -> Store {
     Store::File(Box::new(file::new()))
@@ -63,6 +66,10 @@ fn to_server(file: &Connection) -> PostgresRecords {
         wait(filling.end()).unwrap();
     }
     wait(arrival.end(client, DAEMON, MEMBER)).unwrap();
+    let holds: Result<String, _> = file.query_row(HOLDS, [], |row| row.get(0));
+    if let Ok(holds) = holds {
+        wait(client.execute("INSERT INTO documents VALUES ('holds', $1)", &[&holds])).unwrap();
+    }
     // The engines of these histories have no member.
     wait(client.batch_execute("UPDATE keys SET owner = NULL; COMMIT")).unwrap();
     server
@@ -83,6 +90,10 @@ fn to_file(server: &PostgresRecords) -> SqliteRecords {
         Ok(())
     };
     in_file::make_filled(&mut file, fill).unwrap().unwrap();
+    if let Some(row) = wait(server.client().query_opt(HOLDS, &[])).unwrap() {
+        let holds: String = row.get(0);
+        file.execute("INSERT INTO documents VALUES ('holds', ?1)", [holds]).unwrap();
+    }
     SqliteRecords::new(file).unwrap()
 }
 
@@ -190,8 +201,13 @@ records! {
     number(last: Attempt) -> StoreResult<Option<Attempt>>;
     edits(count: usize) -> StoreResult<Vec<Edit>>;
     load(names: &[Name]) -> StoreResult<Vec<Option<Stored>>>;
-    next(from: From, behind: Behind<'_>, scope: &Scope, count: usize) -> StoreResult<Vec<Stored>>;
+    next(from: From, behind: Behind<'_>, count: usize) -> StoreResult<Vec<Stored>>;
+    first_opening() -> StoreResult<Option<Millis>>;
+    closed(until: Millis, most: u32) -> StoreResult<u32>;
+    groups(ids: &[GroupId]) -> StoreResult<Vec<Option<Group>>>;
+    opening(behind: Opens, until: Millis, count: usize) -> StoreResult<Vec<(Opens, Group)>>;
     flights() -> StoreResult<Vec<InFlight>>;
+    stops(count: usize) -> StoreResult<Vec<Attempt>>;
     leaving(behind: Behind<'_>, also: Option<(FetcherId, i64)>, count: usize) -> StoreResult<(Option<Stored>, bool)>;
     of_run(run: (FetcherId, i64), behind: Option<KeyId>, count: usize) -> StoreResult<Vec<Stored>>;
     payload(id: KeyId, task: Task) -> StoreResult<Payload>;

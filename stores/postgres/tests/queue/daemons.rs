@@ -20,7 +20,7 @@ use crate::words::{holder, ready};
 proptest! {
     /// Two daemons that take turns answer as one does.
     #[test]
-    fn two_daemons_are_the_models(history in history()) {
+    fn two_daemons_are_the_models(history in history(true)) {
         let schema = subject::schema();
         histories::check(history, vec![subject::store(&schema, 1), subject::store(&schema, 2)])?;
     }
@@ -71,7 +71,7 @@ type Job = (Attempt, Row);
 
 fn jobs(answers: Vec<Result<Outcome, Rejected>>) -> Vec<Job> {
     let job = |answer| match answer {
-        Ok(Outcome::Dispatch(Dispatched::Job(attempt, row))) => Some((attempt, row)),
+        Ok(Outcome::Dispatch(Dispatched::Job(attempt, row, _))) => Some((attempt, row)),
         _ => None,
     };
     answers.into_iter().filter_map(job).collect()
@@ -108,8 +108,9 @@ fn daemons_at_once() {
     assert!(out.is_empty() && done.len() == KEYS, "{out:?} {}", done.len());
     assert!(done.values().all(|times| *times == 1), "{done:?}");
     let counts = subject::counts(&subject::store(&schema, 9));
-    assert_eq!(counts.len(), 1);
+    assert_eq!(counts.len(), 2);
     assert_eq!(counts[&(1, 1)][..3], [KEYS as i64, 0, 0]);
+    assert_eq!(counts[&(0, -1)][11..], [KEYS as i64, 0], "all keys, and none is unlisted");
 }
 
 /// Loads its part of the list, and works until everything is done: some jobs are given back.

@@ -6,9 +6,10 @@ use std::time::UNIX_EPOCH;
 use rusqlite::{Error, Result, Row};
 use shiftboss_protocol::answers::KnownKey;
 use shiftboss_protocol::model::{Attempt, Key, UnixSeconds};
-use shiftboss_queue::documents::DAEMON;
+use shiftboss_queue::documents::{DAEMON, HOLDS};
+use shiftboss_queue::groups::GroupId;
 use shiftboss_queue::listings::{
-    Along, Document, End, EndsOf, Head, Listings, Spot, Summed, SumsOf, read,
+    Along, Document, End, EndsOf, GroupSeen, Head, Listings, Spot, Summed, SumsOf, read,
 };
 use shiftboss_queue::record::{FetcherId, SingleStatus, Task};
 use shiftboss_queue::records::{KeyId, Name, Payload, Stored};
@@ -18,7 +19,7 @@ use crate::ask::Ask;
 use crate::header::{self, Kept};
 use crate::load::{self, Loader, ends};
 use crate::snapshot::{Moment, beside};
-use crate::{code, documents};
+use crate::{code, documents, standings};
 
 /// At most ?3 keys after the number ?1 and the id ?2.
 fn statement(along: Along) -> &'static str {
@@ -51,6 +52,13 @@ fn statement(along: Along) -> &'static str {
             "SELECT backed_off, key FROM extras WHERE backed_off IS NOT NULL AND (backed_off, key) < (?1, ?2)
             ORDER BY backed_off DESC, key DESC LIMIT ?3"
         }
+        // Of the fetcher ?4 and its run ?5.
+        Along::Run(..) => {
+            "SELECT 0, key FROM rows WHERE fetcher = ?4 AND run = ?5 AND key > ?2 ORDER BY key LIMIT ?3"
+        }
+        Along::Singles => {
+            "SELECT DISTINCT 0, key FROM tasks WHERE key > ?2 ORDER BY key LIMIT ?3"
+        }
         Along::Failed => {
             "SELECT failed_at, id FROM keys INDEXED BY failed
             WHERE failed_at IS NOT NULL AND (failed_at, id) < (?1, ?2) ORDER BY failed_at DESC, id DESC LIMIT ?3"
@@ -63,6 +71,8 @@ const KNOWN: &str = "SELECT key, started, exit_code FROM keys
         AND (started IS NOT NULL OR attempt IS NOT NULL OR waiting + failed + dead > 0
             OR EXISTS (SELECT 1 FROM rows WHERE rows.key = keys.id))
     ORDER BY key LIMIT ?3";
+const BETWEEN: &str =
+    "SELECT id FROM keys WHERE key >= ?1 AND (?2 IS NULL OR key < ?2) ORDER BY key LIMIT ?3";
 /// Of all lists together.
 pub(super) const LISTED: &str = "SELECT key FROM rows UNION SELECT key FROM tasks
     WHERE status IN ('waiting', 'in_flight', 'failed', 'dead_letter')";
@@ -150,7 +160,9 @@ impl Listings for Moment {
         let (daemon, last_write) =
             (documents::all(self.connection(), DAEMON.name())?, self.last_write());
         let daemon = read(&DAEMON, &daemon).pop().map(|(_, it)| it);
-        Ok(Head { header, daemon, schema_version, last_write, now: None })
+        let holds = documents::all(self.connection(), HOLDS.name())?;
+        let holds = read(&HOLDS, &holds).pop().map(|(_, it)| it).unwrap_or_default();
+        Ok(Head { header, daemon, schema_version, holds, last_write, now: None })
     }
 
     async fn documents(&mut self, prefixes: &[&str]) -> Result<Vec<Document>> {
@@ -172,7 +184,19 @@ impl Listings for Moment {
     ) -> Result<Vec<Spot>> {
         let end = if along.is_backward() { i64::MAX } else { i64::MIN };
         let (at, KeyId(key)) = behind.unwrap_or((end, KeyId(end)));
-        self.connection().rows(statement(along), (at, key, limit(count)), spot)
+        let (sql, most) = (statement(along), limit(count));
+        let mut spots = match along {
+            Along::Run(fetcher, run) => {
+                self.connection().rows(sql, (at, key, most, fetcher.0, run), spot)?
+            }
+            _ => self.connection().rows(sql, (at, key, most), spot)?,
+        };
+        if along == Along::Order {
+            spots.extend(self.connection().rows(load::TURNS_IN_GROUPS, (at, key, most), spot)?);
+            spots.sort_unstable();
+            spots.truncate(count);
+        }
+        Ok(spots)
     }
 
     async fn records(&mut self, ids: &[KeyId]) -> Result<Vec<Stored>> {
@@ -196,6 +220,20 @@ impl Listings for Moment {
         })
     }
 
+    async fn between(
+        &mut self,
+        from: &str,
+        before: Option<&str>,
+        count: usize,
+    ) -> Result<Vec<KeyId>> {
+        Ok(self
+            .connection()
+            .values(BETWEEN, (from, before, limit(count)))?
+            .into_iter()
+            .map(KeyId)
+            .collect())
+    }
+
     async fn listed(&mut self) -> Result<Vec<KeyId>> {
         Ok(self.connection().values(LISTED, ())?.into_iter().map(KeyId).collect())
     }
@@ -207,6 +245,18 @@ impl Listings for Moment {
             self.connection().first(AT_CHANCE, values, |row| row.get(0).map(KeyId))
         };
         (0..limit(parts)).filter_map(|part| at_chance(part).transpose()).collect()
+    }
+
+    async fn groups(&mut self, kind: i64, count: usize) -> Result<Vec<GroupSeen>> {
+        standings::of_kind(self.connection(), kind, limit(count))
+    }
+
+    async fn group(&mut self, id: GroupId) -> Result<Option<GroupSeen>> {
+        standings::look_at(self.connection(), id)
+    }
+
+    async fn group_counts(&mut self) -> Result<Vec<(i64, i64, i64)>> {
+        standings::counts(self.connection())
     }
 
     async fn payloads(&mut self, tasks: &[(KeyId, Task)]) -> Result<Vec<Payload>> {

@@ -10,7 +10,9 @@ use shiftboss_queue::documents::{DAEMON, Daemon, Policy};
 use shiftboss_queue::engine::Engine;
 use shiftboss_queue::listings::Listings;
 use shiftboss_queue::operation::*;
-use shiftboss_queue::reader::{EndedAttempts, Grouping, Reader, StatsOf, TasksWith};
+use shiftboss_queue::reader::{
+    EndedAttempts, FailedTasks, Grouping, Order, Reader, Selection, StatsOf, TasksWith,
+};
 use shiftboss_queue::records::at_once;
 
 use super::SqliteReader;
@@ -96,6 +98,13 @@ fn ask_everything(path: &Path) {
     }
     for fetchers in [vec![], vec!["f".to_owned()]] {
         reader.stats(&StatsOf { since, by: Grouping::FetcherDay, fetchers }).unwrap();
+    }
+    for order in [Order::Unhold, Order::Retry, Order::RetryFailed(FailedTasks::default())] {
+        for fetcher in [None, Some("f"), Some("@tasks")] {
+            let fetcher = fetcher.map(str::to_owned);
+            let asked = Selection { order, prefix: "a".to_owned(), fetcher, group: None };
+            reader.select(NOW, &asked, None).unwrap();
+        }
     }
     reader.search("a", 9).unwrap();
     reader.held(9).unwrap();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rusqlite::{Connection, Result};
 use shiftboss_queue::context::Context;
 use shiftboss_queue::counts::Tally;
-use shiftboss_queue::documents::{ARRIVING, DAEMON, Daemon, MOVED, PLACES};
+use shiftboss_queue::documents::{ARRIVING, DAEMON, Daemon, HOLDS, MOVED, PLACES};
 use shiftboss_queue::record::{Millis, Record};
 use shiftboss_queue::records::{Change, KeyId};
 use shiftboss_queue::rules::clocks;
@@ -18,6 +18,13 @@ use crate::soundness::NUMBERS;
 use crate::{documents, header};
 
 const WHOLE: &str = include_str!("whole.sql");
+/// What groups count, once all records are whole.
+const GROUPS: &str = "UPDATE groups SET waiting = 0, tasks = 0, in_flight = 0;
+    UPDATE groups SET waiting = n FROM (SELECT grp AS id, count(*) AS n FROM stands WHERE line = -2 GROUP BY 1) WHERE grp = id;
+    UPDATE groups SET tasks = n FROM (SELECT id, count(*) AS n FROM (
+        SELECT grp AS id FROM rows UNION ALL SELECT single_group FROM keys) GROUP BY 1) WHERE grp = id;
+    UPDATE groups SET in_flight = n FROM (
+        SELECT before ->> '$[4]' AS id, count(*) AS n FROM keys WHERE attempt IS NOT NULL GROUP BY 1) WHERE grp = id";
 /// Keys in one step of deriving.
 const STEP: i64 = 1_000;
 /// If the header is lost, numbers continue this far after the highest ones that were found, because higher ones may
@@ -37,7 +44,10 @@ pub(super) fn make_whole(connection: &Connection, now: Millis) -> Result<()> {
         documents::write(connection, mark, None)?;
     }
     let mut kept = header::load(connection)?;
-    let context = kept.header.context(&Arc::new(settings), now);
+    let holds = documents::find(connection, HOLDS.name())?;
+    let holds = holds.and_then(|text| Some(HOLDS.read("", &text)?.1)).unwrap_or_default();
+    let context =
+        Context { holds: Arc::new(holds), ..kept.header.context(&Arc::new(settings), now) };
     // Saving changes neither number: all keys have their ids, and nothing ended.
     let (mut ids, mut ends) = (kept.ids, kept.ends);
     let saver = Saver::new(connection, &mut ids, &mut ends);
@@ -85,7 +95,11 @@ impl Deriving<'_> {
                 let bump = record.extras.bump.iter().map(|it| it.number);
                 last_bump = lanes.chain(bump).fold(last_bump, i64::max);
             }
-            let Some(next) = next else { return Ok((counts, last_bump)) };
+            let Some(next) = next else {
+                self.saver.standings.settle(self.connection, &[])?;
+                self.connection.execute_batch(GROUPS)?;
+                return Ok((counts, last_bump));
+            };
             from = next;
         }
     }
@@ -105,7 +119,8 @@ impl Deriving<'_> {
         // Not tidied: data of lost tasks is kept, because the lists bring these back.
         clocks::look(&mut record, &self.context);
         let place = record.place(&self.context);
-        if (&record, place) != (&stored.record, stored.place) {
+        self.saver.standings.change(self.connection, id, &[], &stored.place.standings())?;
+        if (&record, &place) != (&stored.record, &stored.place) {
             let (key, now) = (record.key.clone(), Some((Box::new(record.clone()), place)));
             self.saver.change(Change { before: Some(Box::new(stored)), key, now })?;
         }

@@ -16,6 +16,11 @@ DELETE FROM tasks WHERE key NOT IN (SELECT id FROM keys);
 DELETE FROM attempts WHERE key NOT IN (SELECT id FROM keys);
 DELETE FROM row_edits WHERE key NOT IN (SELECT id FROM keys);
 
+-- The next daemon sorts tasks into groups anew: of those that were lost no name is known.
+UPDATE rows SET grp = NULL WHERE grp NOT IN (SELECT grp FROM groups);
+UPDATE keys SET single_group = NULL WHERE single_group NOT IN (SELECT grp FROM groups);
+DELETE FROM documents WHERE name IN ('sorted', 'routed');
+
 -- Numbers that none was given: a damaged page named them.
 DELETE FROM attempts WHERE ended NOT BETWEEN 1 AND (SELECT ends FROM header);
 UPDATE tasks SET number = numbered.now

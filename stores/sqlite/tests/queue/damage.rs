@@ -117,7 +117,7 @@ fn sums_are_as_large_as_they_can_be() {
         let sums = all(&["jobs", "took_ms", "revisits", "revisit_seconds"]);
         let [counts, few] = [
             &["rows", "waiting", "in_flight", "leased", "redelivered", "delayed", "dead"][..],
-            &["failed", "held", "backed_off", "bumped"],
+            &["failed", "held", "backed_off", "bumped", "keys", "unlisted"],
         ]
         .map(all);
         let keys = all(&["waiting", "failed", "dead"]);

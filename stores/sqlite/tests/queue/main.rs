@@ -10,6 +10,8 @@ mod bounds;
 mod damage;
 #[path = "../../../../queue/tests/queue/extremes.rs"]
 mod extremes;
+#[path = "../../../../queue/tests/queue/groups.rs"]
+mod groups;
 #[path = "../../../../queue/tests/queue/histories.rs"]
 mod histories;
 #[path = "../../../../queue/tests/queue/in_memory.rs"]

@@ -38,7 +38,7 @@ fn what_failed_has_not_happened() {
         matches!(queue.ask(RegisterRun(run("g", 1))), Ok(Registered::Run(_))),
         "it is nobody's"
     );
-    let Ok(Dispatched::Job(attempt, _)) = queue.ask(lease()) else { panic!("alpha waits") };
+    let Ok(Dispatched::Job(attempt, _, _)) = queue.ask(lease()) else { panic!("alpha waits") };
     assert_eq!(queue.ask(Leases), Ok(vec![(attempt, 60)]));
 }
 

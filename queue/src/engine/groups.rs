@@ -1,0 +1,292 @@
+//! The groups of a batch: which jobs start and end, which groups are open by now, and how new names become known.
+//!
+//! [Rules](crate::rules::groups) decide when a group is open. Nothing here looks at keys; [hand_out](super::hand_out) does.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::{Batch, STEP_KEYS};
+use crate::groups::{GroupId, Limits, Named};
+use crate::operation::{Ack, AskFor, HeldGroup, HoldGroup};
+use crate::place::Place;
+use crate::record::{Flight, Millis, Record};
+use crate::records::{FIRST_OPENING, GroupChange, Opens, Records, StoreResult};
+use crate::rules::groups::{Group, Hold, Opening};
+use shiftboss_protocol::model::{Attempt, IDLE_COUNT_MAX};
+use shiftboss_protocol::verbs::Asks;
+
+/// A job that is out and counts in a group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Job {
+    attempt: Attempt,
+    group: GroupId,
+    started: Millis,
+}
+
+/// What groups know of a key.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Footprint {
+    job: Option<Job>,
+    /// The group in which it waits for its turn.
+    waits: Option<GroupId>,
+    /// Of each of its rows, and of all its single tasks.
+    tasks: Vec<GroupId>,
+}
+
+impl Footprint {
+    pub(super) fn of(record: &Record, place: &Place) -> Self {
+        let job = record.flight.as_ref().and_then(|flight| {
+            let Flight { attempt, started, before, .. } = flight;
+            Some(Job { attempt: *attempt, group: before.group?, started: *started })
+        });
+        let rows = record.rows.iter().filter_map(|row| row.group);
+        let tasks = rows.chain(record.singles.group).collect();
+        Self { job, waits: place.group, tasks }
+    }
+
+    fn groups(&self) -> impl Iterator<Item = GroupId> {
+        let job = self.job.map(|job| job.group);
+        self.tasks.iter().copied().chain(job).chain(self.waits)
+    }
+}
+
+/// How a key's footprint has changed.
+#[derive(Debug)]
+pub(super) struct Step {
+    pub(super) before: Footprint,
+    pub(super) now: Footprint,
+}
+
+#[derive(Debug)]
+struct Loaded {
+    group: Group,
+    limits: Limits,
+    opening: Opening,
+    is_changed: bool,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Groups {
+    loaded: BTreeMap<GroupId, Loaded>,
+    /// Steps of keys that their groups do not know yet.
+    pub(super) steps: Vec<Step>,
+    /// Names of groups of tasks that came.
+    names: BTreeMap<GroupId, Arc<str>>,
+    /// Groups whose first key in the store is not what the store says, because of this batch.
+    pub(super) touched: BTreeSet<GroupId>,
+    /// Groups whose time has come were opened.
+    has_opened: bool,
+    /// There may be more of them.
+    pub(super) has_more: bool,
+}
+
+impl Groups {
+    /// One that is not loaded is closed.
+    pub(super) fn is_open(&self, id: GroupId) -> bool {
+        self.loaded.get(&id).is_some_and(|it| it.opening == Opening::Open)
+    }
+}
+
+impl<S: Records> Batch<'_, S> {
+    pub(super) fn has_groups(&self) -> bool {
+        !self.context.settings.groups.is_empty() || self.is_sorting()
+    }
+
+    /// Groups learn what their keys did: which jobs started and ended, how many wait.
+    pub(super) async fn settle_groups(&mut self) -> StoreResult<()> {
+        let steps = std::mem::take(&mut self.groups.steps);
+        if steps.is_empty() {
+            return Ok(());
+        }
+        let ids = steps.iter().flat_map(|it| it.before.groups().chain(it.now.groups()));
+        self.load_groups(&ids.collect::<Vec<_>>()).await?;
+        steps.into_iter().for_each(|step| self.settle(step));
+        Ok(())
+    }
+
+    fn settle(&mut self, Step { before, now }: Step) {
+        let steady = self.context.steady();
+        let is_same = before.job == now.job;
+        if let Some(Job { group, started, .. }) = before.job.filter(|_| !is_same) {
+            let took = self.context.now.saturating_sub(started);
+            self.change_group(group, |it, limits| it.ends(limits, took, steady));
+        }
+        if let Some(Job { group, .. }) = now.job.filter(|_| !is_same) {
+            self.change_group(group, |it, limits| it.starts(limits, steady));
+        }
+        let waits = before.waits.map(|it| (it, -1)).into_iter().chain(now.waits.map(|it| (it, 1)));
+        for (group, more) in waits {
+            self.change_group(group, |it, _| it.waiting = it.waiting.saturating_add(more));
+        }
+        let tasks = before.tasks.into_iter().map(|it| (it, -1));
+        for (group, more) in tasks.chain(now.tasks.into_iter().map(|it| (it, 1))) {
+            self.change_group(group, |it, _| it.tasks = it.tasks.saturating_add(more));
+        }
+    }
+
+    /// Loads those that are not loaded yet.
+    pub(super) async fn load_groups(&mut self, ids: &[GroupId]) -> StoreResult<()> {
+        let missing = ids.iter().filter(|id| !self.groups.loaded.contains_key(id));
+        let missing: Vec<GroupId> = missing.copied().collect::<BTreeSet<_>>().into_iter().collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let found = self.store.groups(&missing).await?;
+        for (id, group) in missing.into_iter().zip(found) {
+            let name = || self.groups.names.get(&id).cloned().unwrap_or_default();
+            let group = group.unwrap_or_else(|| Group::new(name()));
+            self.take_in(id, group);
+        }
+        Ok(())
+    }
+
+    fn take_in(&mut self, id: GroupId, group: Group) {
+        let limits = self.context.settings.groups.limits(&group.name);
+        let opening = group.opening(&limits, self.context.steady());
+        let loaded = Loaded { group, limits, opening, is_changed: false };
+        self.groups.loaded.entry(id).or_insert(loaded);
+    }
+
+    /// Changes a group that is loaded.
+    pub(super) fn change_group<T>(
+        &mut self,
+        id: GroupId,
+        rule: impl FnOnce(&mut Group, &Limits) -> T,
+    ) -> Option<T> {
+        let it = self.groups.loaded.get_mut(&id)?;
+        let came_to = rule(&mut it.group, &it.limits);
+        let now = self.context.steady();
+        it.opening = it.group.opening(&it.limits, now);
+        it.is_changed = true;
+        self.groups.touched.insert(id);
+        Some(came_to)
+    }
+
+    /// Opens groups whose time has come, a bounded number, once a batch.
+    pub(super) async fn open_groups(&mut self) -> StoreResult<()> {
+        if !self.has_groups() || std::mem::replace(&mut self.groups.has_opened, true) {
+            return Ok(());
+        }
+        let steady = self.context.steady();
+        let due = self.store.opening(FIRST_OPENING, steady, STEP_KEYS).await?;
+        self.groups.has_more = due.len() == STEP_KEYS;
+        due.into_iter().for_each(|(at, group)| self.look_at(at, group));
+        Ok(())
+    }
+
+    /// Whether it is open, by the present time and limits.
+    fn look_at(&mut self, (_, id): Opens, group: Group) {
+        self.take_in(id, group);
+        let now = self.context.steady();
+        self.change_group(id, |it, limits| it.see(limits, now));
+    }
+
+    /// After a start some more of the groups that time opens are looked at: their limits may be others, and a clock that
+    /// was set while no daemon ran closes none for longer than these. Returns whether there are more.
+    pub(super) async fn follow_groups(&mut self) -> StoreResult<bool> {
+        if !self.has_groups() {
+            return Ok(false);
+        }
+        self.flush().await?;
+        let behind = self.memo.opening.take().unwrap_or(FIRST_OPENING);
+        let next = self.store.opening(behind, Millis::MAX, STEP_KEYS).await?;
+        let is_more = next.len() == STEP_KEYS;
+        self.memo.opening = next.last().map(|it| it.0).filter(|_| is_more);
+        next.into_iter().for_each(|(at, group)| self.look_at(at, group));
+        Ok(is_more)
+    }
+
+    /// In how many milliseconds time opens a group.
+    pub(super) async fn next_opening(&mut self) -> StoreResult<Option<u64>> {
+        if !self.has_groups() || self.header.paused || self.is_draining() {
+            return Ok(None);
+        }
+        let (first, steady) = (self.store.first_opening().await?, self.context.steady());
+        Ok(first.map(|opens| opens.saturating_sub(steady).max(0).cast_unsigned()))
+    }
+
+    pub(super) async fn ask_for(&mut self, AskFor { attempt, asks }: AskFor) -> StoreResult<Ack> {
+        let Some(slot) = self.slot_of_flight(attempt).await? else { return Ok(Ack::Stale) };
+        let Asks { group_wait, group_delay, not_before, forget_group } = asks;
+        let flight = self.desk.record(slot).flight.as_ref();
+        if let Some(group) = flight.and_then(|flight| flight.before.group) {
+            self.load_groups(&[group]).await?;
+            let now = self.context.steady();
+            self.change_group(group, |it, limits| {
+                if forget_group {
+                    (it.pause, it.delay) = (None, None);
+                }
+                it.asks(limits, group_wait, group_delay, now);
+            });
+        }
+        if let Some(seconds) = not_before {
+            self.change(slot, |record, _| record.extras.not_before = Some((attempt, seconds)));
+        }
+        Ok(Ack::Recorded)
+    }
+
+    pub(super) async fn hold_group(&mut self, it: HoldGroup) -> StoreResult<HeldGroup> {
+        let HoldGroup { group: name, seconds, reason, by } = it;
+        let id = GroupId::of(&name);
+        self.groups.names.insert(id, name.clone());
+        self.load_groups(&[id]).await?;
+        let (now, since) = (self.context.steady(), self.context.seconds());
+        let is_known = self.context.settings.groups.has(&name);
+        let lasts = seconds.map(|seconds| (now, i64::from(seconds).saturating_mul(1_000)));
+        let replaced = self.change_group(id, |it, _| {
+            (is_known || it.tasks > 0)
+                .then(|| it.hold.replace(Hold { since, lasts, reason, by }).is_some())
+        });
+        Ok(match replaced.flatten() {
+            Some(replaced) => {
+                let until = seconds.map(|seconds| since.saturating_add(seconds.into()));
+                HeldGroup::Held { until, replaced }
+            }
+            None => HeldGroup::Unknown,
+        })
+    }
+
+    pub(super) async fn unhold_group(&mut self, name: &str) -> StoreResult<bool> {
+        let id = GroupId::of(name);
+        self.groups.names.insert(id, name.into());
+        self.load_groups(&[id]).await?;
+        Ok(self.change_group(id, |it, _| it.hold.take().is_some()).unwrap_or(false))
+    }
+
+    /// How many groups are closed that have keys, counted as far as that is told.
+    pub(super) async fn closed_groups(&mut self) -> StoreResult<u32> {
+        if !self.has_groups() {
+            return Ok(0);
+        }
+        self.flush().await?;
+        self.store.closed(self.context.steady(), IDLE_COUNT_MAX).await
+    }
+
+    /// The group of a task that comes.
+    pub(super) fn name_group(&mut self, key: &str, payload: &str) -> Option<GroupId> {
+        let Named { id, name } = self.context.settings.groups.of(key, payload)?;
+        self.groups.names.insert(id, name);
+        Some(id)
+    }
+
+    /// The changes to save; forgets all that is loaded.
+    pub(super) fn take_groups(&mut self) -> Vec<GroupChange> {
+        let Groups { loaded, has_opened, has_more, .. } = std::mem::take(&mut self.groups);
+        (self.groups.has_opened, self.groups.has_more) = (has_opened, has_more);
+        let now = self.context.steady();
+        let changed = loaded.into_iter().filter(|(_, it)| it.is_changed);
+        let change = |(id, it): (GroupId, Loaded)| {
+            let Loaded { mut group, limits, opening, .. } = it;
+            if group.tasks <= 0 && group.in_flight <= 0 {
+                group.tidy(&limits, now);
+            }
+            let is_to_see = opening == Opening::Open && group.is_to_see(&limits, now);
+            let unseen = is_to_see.then_some(now);
+            let opens = opening.due().or(unseen).or_else(|| group.is_over_at(&limits, now));
+            let group = (!group.is_over(&limits, now)).then_some(group);
+            GroupChange { id, group, opening, opens }
+        };
+        changed.map(change).collect()
+    }
+}

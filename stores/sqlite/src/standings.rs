@@ -1,0 +1,125 @@
+//! Where keys of groups stand, and those of fetchers that workers name: kept mechanically as their places say, with the
+//! first key of each group beside it.
+
+use std::collections::BTreeSet;
+
+use rusqlite::{Connection, Result, Row};
+use shiftboss_queue::groups::GroupId;
+use shiftboss_queue::listings::GroupSeen;
+use shiftboss_queue::place::Standing;
+use shiftboss_queue::record::Millis;
+use shiftboss_queue::records::{GroupChange, KeyId, Opens};
+use shiftboss_queue::rules::groups::{Group, Opening};
+
+use crate::ask::Ask;
+use crate::code;
+
+/// The first one of a group in a line, in place of the one before.
+const HEAD: &str = "INSERT OR REPLACE INTO heads (grp, line, at, key, open)
+    SELECT grp, line, at, key, coalesce((SELECT kind = 0 FROM groups WHERE groups.grp = ?1), 1)
+    FROM stands WHERE grp = ?1 AND line = ?2 ORDER BY at, key LIMIT 1";
+const NO_HEAD: &str = "DELETE FROM heads WHERE grp = ?1 AND line = ?2";
+
+/// See the module. Groups and lines whose first key may be another one by now.
+#[derive(Debug, Default)]
+pub(crate) struct Standings {
+    stale: BTreeSet<(i64, i64)>,
+}
+
+impl Standings {
+    /// A key stands elsewhere.
+    pub(crate) fn change(
+        &mut self,
+        connection: &Connection,
+        id: KeyId,
+        before: &[Standing],
+        now: &[Standing],
+    ) -> Result<()> {
+        let leave = "DELETE FROM stands WHERE grp = ?1 AND line = ?2 AND at = ?3 AND key = ?4";
+        let come = "INSERT OR IGNORE INTO stands (grp, line, at, key) VALUES (?1, ?2, ?3, ?4)";
+        let left = before.iter().filter(|it| !now.contains(it)).map(|it| (leave, it));
+        let came = now.iter().filter(|it| !before.contains(it)).map(|it| (come, it));
+        for (sql, it) in left.chain(came) {
+            let (group, line) = (code::group(it.group), code::line(it.line));
+            connection.prepare_cached(sql)?.execute((group, line, it.at, id.0))?;
+            if group != 0 {
+                self.stale.insert((group, line));
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the first keys of groups, once all keys are written.
+    pub(crate) fn settle(self, connection: &Connection, groups: &[GroupChange]) -> Result<()> {
+        for it in groups {
+            write(connection, it)?;
+            let sql = "UPDATE heads SET open = ?2 WHERE grp = ?1 AND open <> ?2";
+            let is_open = it.opening == Opening::Open;
+            connection.prepare_cached(sql)?.execute((it.id.0, is_open))?;
+        }
+        for it in self.stale {
+            if connection.prepare_cached(HEAD)?.execute(it)? == 0 {
+                connection.prepare_cached(NO_HEAD)?.execute(it)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn write(connection: &Connection, change: &GroupChange) -> Result<()> {
+    let Some(group) = &change.group else {
+        let sql = "DELETE FROM groups WHERE grp = ?1";
+        return connection.prepare_cached(sql)?.execute([change.id.0]).map(drop);
+    };
+    let sql =
+        "INSERT OR REPLACE INTO groups (grp, name, kind, opens, in_flight, waiting, tasks, state)
+        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+    let Group { in_flight, waiting, tasks, .. } = group;
+    let (kind, state) = (code::opening(change.opening), code::json(group)?);
+    let values = (change.id.0, &*group.name, kind, change.opens, in_flight, waiting, tasks, state);
+    connection.prepare_cached(sql)?.execute(values).map(drop)
+}
+
+fn read(row: &Row<'_>) -> Result<Group> {
+    let group: Group = code::json_of(row.get_ref(0)?)?;
+    Ok(Group { in_flight: row.get(1)?, waiting: row.get(2)?, tasks: row.get(3)?, ..group })
+}
+
+pub(crate) fn group(connection: &Connection, id: GroupId) -> Result<Option<Group>> {
+    let sql = "SELECT state, in_flight, waiting, tasks FROM groups WHERE grp = ?1";
+    connection.first(sql, [id.0], read)
+}
+
+pub(crate) fn opening(
+    connection: &Connection,
+    (opens, id): Opens,
+    until: Millis,
+    count: usize,
+) -> Result<Vec<(Opens, Group)>> {
+    let sql = "SELECT state, in_flight, waiting, tasks, opens, grp FROM groups INDEXED BY opening
+        WHERE opens <= ?3 AND (opens, grp) > (?1, ?2) ORDER BY opens, grp LIMIT ?4";
+    let count = i64::try_from(count).unwrap_or(i64::MAX);
+    connection.rows(sql, (opens, id.0, until, count), |row| {
+        Ok(((row.get(4)?, GroupId(row.get(5)?)), read(row)?))
+    })
+}
+
+pub(crate) fn of_kind(connection: &Connection, kind: i64, count: i64) -> Result<Vec<GroupSeen>> {
+    let sql = "SELECT state, in_flight, waiting, tasks, kind, opens FROM groups INDEXED BY kinds
+        WHERE kind = ?1 ORDER BY waiting DESC, grp DESC LIMIT ?2";
+    connection.rows(sql, (kind, count), seen)
+}
+
+pub(crate) fn look_at(connection: &Connection, id: GroupId) -> Result<Option<GroupSeen>> {
+    let sql = "SELECT state, in_flight, waiting, tasks, kind, opens FROM groups WHERE grp = ?1";
+    connection.first(sql, [id.0], seen)
+}
+
+fn seen(row: &Row<'_>) -> Result<GroupSeen> {
+    Ok(GroupSeen { group: read(row)?, kind: row.get(4)?, opens: row.get(5)? })
+}
+
+pub(crate) fn counts(connection: &Connection) -> Result<Vec<(i64, i64, i64)>> {
+    let sql = "SELECT kind, count(*), CAST(total(waiting) AS INTEGER) FROM groups INDEXED BY kinds GROUP BY kind";
+    connection.rows(sql, (), |row| row.try_into())
+}
