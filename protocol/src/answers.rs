@@ -53,6 +53,8 @@ pub struct QueueStatus {
     pub hold_rules: Vec<HoldRule>,
     /// The rules have changed, and hold, or let go, this many keys of `keys` by now; `None`: all.
     pub hold_rules_carried: Option<i64>,
+    /// The configuration has other groups, and this many keys of `keys` are sorted into them by now; `None`: all.
+    pub groups_carried: Option<i64>,
     /// Keys that are held because their jobs failed too often in a row.
     pub backed_off: i64,
     /// Tasks that failed, and wait again by themselves when their time comes.

@@ -101,9 +101,12 @@ pub fn own(member: Option<&str>, name: &str) -> String {
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Sorted {
     pub rules: GroupRules,
     pub is_done: bool,
+    /// How many keys are sorted by now.
+    pub keys: i64,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -158,6 +161,12 @@ impl Rules {
         }
         let Settings { bump_share, backoff, groups, .. } = settings.clone();
         Self { bump_share, backoff, retries, groups, whose }
+    }
+
+    /// The same with other groups.
+    #[must_use]
+    pub fn with(self, groups: GroupRules) -> Self {
+        Self { groups, ..self }
     }
 
     pub fn settings(self, own: &Settings) -> Settings {

@@ -133,6 +133,9 @@ impl PartialEq for GroupRules {
     }
 }
 
+/// No number of a configuration is NaN.
+impl Eq for GroupRules {}
+
 impl Serialize for GroupRules {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_seq(self.tables())

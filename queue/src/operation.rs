@@ -14,6 +14,7 @@ use shiftboss_protocol::model::{Attempt, Idle, Key, LeaseHolder, Row, Run};
 use shiftboss_protocol::verbs::Asks;
 
 use crate::error::{Rejected, StoreError, StoreResult};
+use crate::groups::GroupRules;
 use crate::hold_rules::HoldOf;
 pub use outcomes::*;
 use shiftboss_protocol::answers::FetcherRecord;
@@ -180,6 +181,9 @@ operations! {
 
     /// Ends the hold of a group; answers whether there was one.
     UnholdGroup(Arc<str>) => bool,
+
+    /// The configuration has other groups: their limits hold at once, and tasks are sorted into them in steps.
+    SetGroups(GroupRules) => (),
 
     /// Holds all keys with a prefix, or all tasks of a fetcher, also those that come later, by one rule; in place of an
     /// earlier one of the same.
@@ -385,6 +389,7 @@ impl Operation {
             | Self::Unhold(_)
             | Self::UnholdAll(_)
             | Self::EndHolds(_)
+            | Self::SetGroups(_)
             | Self::SetPaused(_)
             | Self::AddRows(_)
             | Self::AddRelayedRows(_)

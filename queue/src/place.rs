@@ -30,6 +30,16 @@ pub struct Line {
 impl Line {
     pub const ORDER: Self = Self { of: None, is_lane: false };
     pub const LANE: Self = Self { of: None, is_lane: true };
+
+    /// Those that are looked through for a worker.
+    pub fn for_scope(scope: &Scope, is_lane: bool) -> Vec<Self> {
+        match scope {
+            Scope::All => vec![Self { of: None, is_lane }],
+            Scope::Fetchers(fetchers) => {
+                fetchers.iter().map(|it| Self { of: Some(*it), is_lane }).collect()
+            }
+        }
+    }
 }
 
 /// Where a key stands for those who take one fetcher's tasks alone.

@@ -4,6 +4,7 @@
 //! [`shiftboss_actors::tree::run`]. No logic of the queue.
 
 pub(super) mod configuration;
+mod groups;
 pub(super) mod init_system;
 pub(super) mod locks;
 pub(super) mod needs;
@@ -21,11 +22,9 @@ use shiftboss_actors::tree::{self, Parts, TreeError};
 use shiftboss_protocol::answers::live::Daemon;
 use shiftboss_queue::error::StoreError;
 use shiftboss_relay::Relays;
-use tokio::sync::watch;
 use tracing::{error, info, warn};
 
 use crate::cli::{ServeArguments, ServeSettings};
-use crate::config::FetcherTable;
 use crate::exit::{ExitCode, Failure};
 use crate::fetchers::Fetchers;
 use crate::hint::{hint, remember};
@@ -36,7 +35,8 @@ use crate::signals::Signals;
 use crate::socket::SocketFile;
 use crate::standard_error;
 use crate::stores::{self, Database, Opened, Policy};
-use configuration::Configuration;
+use configuration::{Configuration, Wanted};
+use groups::Groups;
 use init_system::InitSystem;
 use locks::Locks;
 
@@ -167,11 +167,8 @@ async fn checked(database: Option<PathBuf>) -> String {
     std::future::pending().await
 }
 
-/// The services in the tree, besides its own actors; `wanted` are the fetchers, now and later.
-fn services(
-    settings: &ServeSettings,
-    wanted: watch::Receiver<Vec<FetcherTable>>,
-) -> Result<Vec<Box<dyn Service>>, Failure> {
+/// The services in the tree, besides its own actors.
+fn services(settings: &ServeSettings, wanted: Wanted) -> Result<Vec<Box<dyn Service>>, Failure> {
     let mut services: Vec<Box<dyn Service>> = Vec::new();
     if let Some(broker) = &settings.broker {
         let (file, operators) = (settings.database.file(), settings.relay_operators.clone());
@@ -180,7 +177,8 @@ fn services(
     // Without a file there are no managed fetchers; those of a former daemon are then forgotten. Their files are beside
     // the daemon's own.
     let beside = settings.database.file().unwrap_or(&settings.common.socket.path).to_owned();
-    services.push(Box::new(Fetchers::new(settings.common.input.clone(), beside, wanted)));
+    services.push(Box::new(Fetchers::new(settings.common.input.clone(), beside, wanted.fetchers)));
+    services.push(Box::new(Groups::new(wanted.groups)));
     Ok(services)
 }
 

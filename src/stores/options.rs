@@ -121,9 +121,14 @@ impl Options {
             backoff: self.backoff.clone().filter(|_| is_fair),
             retries: if is_fair { self.retries.clone() } else { RetryRules::default() },
             unlisted_kept: self.unlisted_kept.filter(|_| is_fair).map(seconds),
-            groups: if is_fair { self.groups.clone() } else { GroupRules::default() },
+            groups: self.groups_in_force(),
             ..Settings::default()
         }
+    }
+
+    pub fn groups_in_force(&self) -> GroupRules {
+        let is_fair = self.policy != Policy::Classic;
+        if is_fair { self.groups.clone() } else { GroupRules::default() }
     }
 
     /// How long a classic job may be out until it expires, in seconds; `None`: it does not.

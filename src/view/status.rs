@@ -90,12 +90,11 @@ fn facts(snapshot: &Snapshot) -> String {
     ])
 }
 
-/// The first rules that hold many keys, how many more there are, and how far places have followed them.
 pub fn closed_groups(queue: &QueueStatus) -> i64 {
     total(queue.groups.iter().filter(|it| it.state != GroupState::Open).map(|it| it.groups))
 }
 
-/// How many groups are closed, and how many keys wait for that.
+/// How many groups are closed, how many keys wait for that, and how far keys are sorted into other groups.
 fn groups(queue: &QueueStatus) -> Option<String> {
     let is_closed = |it: &&GroupCount| it.state != GroupState::Open;
     let word = |it: &GroupCount| format!("{} {}", it.groups, it.state.word());
@@ -104,13 +103,19 @@ fn groups(queue: &QueueStatus) -> Option<String> {
     let waiting = (waiting > 0).then(|| {
         format!("; {} for closed ones: {} lists them", keys_wait(waiting), hint("groups"))
     });
-    (!all.is_empty()).then(|| all.join(", ") + &waiting.unwrap_or_default())
+    let sorted = queue
+        .groups_carried
+        .map(|some| format!("{some} of {} keys are sorted into others", queue.keys));
+    let all = (!all.is_empty()).then(|| all.join(", ") + &waiting.unwrap_or_default());
+    let said: Vec<String> = all.into_iter().chain(sorted).collect();
+    (!said.is_empty()).then(|| said.join("; "))
 }
 
 fn keys_wait(keys: i64) -> String {
     if keys == 1 { "1 key waits".to_owned() } else { format!("{keys} keys wait") }
 }
 
+/// The first rules that hold many keys, how many more there are, and how far places have followed them.
 fn hold_rules(queue: &QueueStatus, now: i64) -> Option<String> {
     let (rules, carried) = (&queue.hold_rules, queue.hold_rules_carried);
     let shown: Vec<_> = rules.iter().take(RULES_SHOWN).map(|it| held_by_rule(it, now)).collect();

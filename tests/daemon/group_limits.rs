@@ -7,8 +7,10 @@ use std::process::{Child, Command, Stdio};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
 
-use crate::common::said::{all_said, said};
+use crate::common::said::{all_said, json, said};
+use crate::common::wait::wait_equal;
 use crate::common::{Daemon, Site, wait_until};
 
 const HOSTS: usize = 4;
@@ -112,7 +114,47 @@ fn a_command_pauses_its_host() {
     assert!(gaps.iter().all(|gap| *gap > 1_900), "{gaps:?}");
 }
 
-/// What is no table is refused with its line, and the classic rules know none. A reload says that it takes a restart.
+/// A reload: other limits hold at once, and other tables as soon as keys are sorted, which status tells.
+#[test]
+fn a_reload_is_followed() {
+    let head = "[[group]]\nname = 'host'\nby = 'host'\n";
+    let (site, daemon) = ruled(&format!("{head}delay = '1h'\n"), &urls(2, 3));
+    let work_once =
+        || assert!(work(&site, &["--once", "-n", "2"], JOB).status().unwrap().success());
+    let reload = |rules: &str| {
+        fs::write(site.path("groups.toml"), rules).unwrap();
+        daemon.signal(Signal::HUP);
+    };
+    let closed = || {
+        let status = site.status();
+        let groups = status["groups"].as_array().unwrap().iter();
+        let closed =
+            groups.filter(|it| it["state"] != "open").filter_map(|it| it["groups"].as_i64());
+        (closed.sum::<i64>(), status["groups_carried"].as_i64())
+    };
+    work_once();
+    assert_eq!((ended(&site), closed()), (2, (2, None)));
+    reload(head);
+    wait_equal("they open", &(0, None), closed);
+    work_once();
+    assert_eq!(ended(&site), 6);
+    reload("[[group]]\nname = 'page'\nby = {regex = '[^/]+$'}\n");
+    let names = || {
+        let groups = json(&site, &["groups"]);
+        let name = |it: &Value| it["group"].as_str().unwrap().to_owned();
+        let mut names: Vec<_> = groups["groups"].as_array().unwrap().iter().map(name).collect();
+        names.sort();
+        names
+    };
+    wait_equal(
+        "all are sorted",
+        &["page:0", "page:1", "page:2"].map(str::to_owned).to_vec(),
+        names,
+    );
+    wait_equal("status says so", &None, || site.status()["groups_carried"].as_i64());
+}
+
+/// What is no table is refused with its line, and the classic rules know none.
 #[test]
 fn what_may_be_a_group() {
     let site = Site::new();
@@ -134,12 +176,6 @@ fn what_may_be_a_group() {
         let (code, text) = refused(head, &["--classic"]);
         assert!(code == 78 && text.contains("nor [[group]]"), "{code} {text}");
     }
-    fs::write(site.path("groups.toml"), head).unwrap();
-    let daemon = site.start_with(&["--config", "groups.toml"]);
-    fs::write(site.path("groups.toml"), format!("{head}delay = '1s'\n")).unwrap();
-    daemon.signal(Signal::HUP);
-    let words = ["after a restart only", "group"];
-    wait_until("the reload says so", || daemon.warnings(&words).len() == 1);
 }
 
 /// A list is sorted before a daemon has it, and a pass that takes too long is seen.

@@ -15,6 +15,8 @@ use crate::common::Site;
 use crate::common::wait::pause;
 
 const HOSTS: usize = 50;
+/// Links of a host.
+const PAGES: usize = 100;
 /// What a host that is asked too much says, in seconds.
 const RETRY_AFTER: u64 = 3;
 /// How long an answer takes.
@@ -107,11 +109,6 @@ fn page(host: usize, page: usize) -> String {
     format!("http://h{host}.test/{name}")
 }
 
-/// Links of a host; `SHIFTBOSS_PAGES` asks for more.
-fn pages() -> usize {
-    std::env::var("SHIFTBOSS_PAGES").map_or(40, |asked| asked.parse().unwrap())
-}
-
 /// The example in the site's directory, with times that suit a test, and pages with links.
 fn copy_to(site: &Site) {
     let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/link-check");
@@ -129,7 +126,7 @@ fn copy_to(site: &Site) {
     }
     fs::write(site.path("shiftboss.toml"), rules).unwrap();
     fs::create_dir(site.path("pages")).unwrap();
-    let pages = (0..HOSTS).flat_map(|host| (0..pages()).map(move |it| page(host, it)));
+    let pages = (0..HOSTS).flat_map(|host| (0..PAGES).map(move |it| page(host, it)));
     let text: String = pages.map(|url| format!("See [this]({url}), or <{url}>.\n")).collect();
     fs::write(site.path("pages/all.md"), text).unwrap();
 }
@@ -157,7 +154,7 @@ fn the_example_is_polite() {
     let hosts = hosts.into_inner().unwrap();
     assert_eq!(hosts.faults, Vec::<String>::new());
     assert!(hosts.meanwhile > 100, "{} requests of others", hosts.meanwhile);
-    assert_eq!(hosts.asked.len(), HOSTS * pages());
+    assert_eq!(hosts.asked.len(), HOSTS * PAGES);
     let twice = hosts.asked.iter().filter(|it| *it.1 == 2).map(|it| it.0.clone());
     assert_eq!(twice.collect::<HashSet<_>>(), (5..12).map(|host| page(host, 1)).collect());
     assert!(hosts.asked.values().all(|count| *count <= 2));

@@ -28,10 +28,10 @@ impl<R: Request> Message for Perform<R> {
 /// How long storage may take for a request before it is asked again.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Delay before asking again after storage was busy or full.
-pub(crate) const STORE_RETRY: Duration = Duration::from_millis(200);
+pub const STORE_RETRY: Duration = Duration::from_millis(200);
 
 /// Sends a request to storage; the caller repeats it if that fails. No answer in time counts as busy.
-pub(crate) fn ask<R: Request>(
+pub fn ask<R: Request>(
     storage: &Addr<StorageActor>,
     request: R,
 ) -> impl Future<Output = StoreResult<R::Answer>> + 'static {

@@ -10,7 +10,7 @@ use crate::groups::{GroupId, Limits, Named};
 use crate::operation::{Ack, AskFor, HeldGroup, HoldGroup};
 use crate::place::Place;
 use crate::record::{Flight, Millis, Record};
-use crate::records::{FIRST_OPENING, GroupChange, Opens, Records, StoreResult};
+use crate::records::{FIRST_OPENING, GroupChange, Name, Opens, Records, StoreResult, Stored};
 use crate::rules::groups::{Group, Hold, Opening};
 use shiftboss_protocol::model::{Attempt, IDLE_COUNT_MAX};
 use shiftboss_protocol::verbs::Asks;
@@ -178,23 +178,43 @@ impl<S: Records> Batch<'_, S> {
     /// Whether it is open, by the present time and limits.
     fn look_at(&mut self, (_, id): Opens, group: Group) {
         self.take_in(id, group);
-        let now = self.context.steady();
-        self.change_group(id, |it, limits| it.see(limits, now));
+        self.see(id);
     }
 
-    /// After a start some more of the groups that time opens are looked at: their limits may be others, and a clock that
-    /// was set while no daemon ran closes none for longer than these. Returns whether there are more.
+    /// After a start or a reload some more of the groups that wait are looked at: their limits may be others, and a clock
+    /// that was set while no daemon ran closes none for longer than these. Returns whether there are more.
     pub(super) async fn follow_groups(&mut self) -> StoreResult<bool> {
         if !self.has_groups() {
             return Ok(false);
         }
         self.flush().await?;
-        let behind = self.memo.opening.take().unwrap_or(FIRST_OPENING);
+        let behind = self.memo.sorter.opening.take();
+        if behind.is_none() {
+            self.look_at_full_ones().await?;
+        }
+        let behind = behind.unwrap_or(FIRST_OPENING);
         let next = self.store.opening(behind, Millis::MAX, STEP_KEYS).await?;
         let is_more = next.len() == STEP_KEYS;
-        self.memo.opening = next.last().map(|it| it.0).filter(|_| is_more);
+        self.memo.sorter.opening = next.last().map(|it| it.0).filter(|_| is_more);
         next.into_iter().for_each(|(at, group)| self.look_at(at, group));
         Ok(is_more)
+    }
+
+    /// No time opens a group that is full, but it has jobs that are out.
+    async fn look_at_full_ones(&mut self) -> StoreResult<()> {
+        let out = self.store.flights().await?;
+        let names: Vec<Name> = out.into_iter().map(|it| Name::Attempt(it.attempt)).collect();
+        let jobs = self.store.load(&names).await?;
+        let group = |it: Stored| it.record.flight?.before.group;
+        let groups: Vec<GroupId> = jobs.into_iter().flatten().filter_map(group).collect();
+        self.load_groups(&groups).await?;
+        groups.into_iter().for_each(|id| self.see(id));
+        Ok(())
+    }
+
+    fn see(&mut self, id: GroupId) {
+        let now = self.context.steady();
+        self.change_group(id, |it, limits| it.see(limits, now));
     }
 
     /// In how many milliseconds time opens a group.

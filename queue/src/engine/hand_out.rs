@@ -182,7 +182,7 @@ impl<S: Records> Batch<'_, S> {
 
     async fn first_of_lane(&mut self, scope: &Scope) -> StoreResult<Option<usize>> {
         let mut first: Option<(i64, usize)> = None;
-        for line in scope.lines(true) {
+        for line in Line::for_scope(scope, true) {
             for slot in self.firsts_of_line(line).await? {
                 let stored = self.desk.place(slot).lane.map(|lane| (lane, slot));
                 first = first.into_iter().chain(stored).min();
@@ -194,7 +194,7 @@ impl<S: Records> Batch<'_, S> {
 
     async fn first_of_order(&mut self, scope: &Scope) -> StoreResult<Option<usize>> {
         let mut first = None;
-        for line in scope.lines(false) {
+        for line in Line::for_scope(scope, false) {
             for slot in self.firsts_of_line(line).await? {
                 first = self.desk.first_of(first, Some(slot));
             }

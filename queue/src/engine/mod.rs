@@ -36,7 +36,7 @@ use crate::operation::{JobEnd, Operation, Outcome, RelayAnswer};
 use crate::place::Turn;
 use crate::record::{self, FetcherId, Millis, Record};
 use crate::records::{
-    Begun, Change, Changes, Edit, Header, KeyId, Name, Opens, Outset, Records, StoreResult, Stored,
+    Begun, Change, Changes, Edit, Header, KeyId, Name, Outset, Records, StoreResult, Stored,
 };
 use crate::rules;
 use crate::sums::{Oldest, Sums};
@@ -45,7 +45,7 @@ use groups::Groups;
 use hand_out::Ahead;
 pub use members::{Forgetting, Joined, News, Own};
 use routes::{RouteAt, Routed};
-use sorting::Sorting;
+use sorting::{Sorter, Sorting};
 
 /// Most keys that one operation wakes, or passes over: a request waits for no more.
 pub const STEP_KEYS: usize = 250;
@@ -105,12 +105,9 @@ struct Memo {
     routed: Option<Routed>,
     /// Whether all tasks are in their groups. `None`: not read yet.
     sorting: Option<Sorting>,
-    /// The last key whose tasks were sorted into groups, if others still have to be.
-    sorted: Option<Stored>,
+    sorter: Sorter,
     /// How far keys of a fetcher have their routes.
     route_at: Option<RouteAt>,
-    /// How far groups were [looked at](Batch::follow_groups) after a start.
-    opening: Option<Opens>,
     /// A read-only batch found something that must be written.
     must_write: bool,
 }
@@ -279,6 +276,8 @@ struct Batch<'a, S> {
     store: &'a mut S,
     header: &'a mut Header,
     memo: &'a mut Memo,
+    /// The daemon's own.
+    settings: &'a mut Arc<Settings>,
     context: Context,
     desk: Desk,
     own: Option<&'a Own>,
@@ -314,6 +313,7 @@ impl<'a, S: Records> Batch<'a, S> {
             store,
             header,
             memo,
+            settings,
             context,
             desk: Desk::default(),
             own: own.as_ref(),
@@ -390,6 +390,7 @@ impl<'a, S: Records> Batch<'a, S> {
             Op::AskFor(it) => Ok(Out::AskFor(self.ask_for(it).await?)),
             Op::HoldGroup(it) => Ok(Out::HoldGroup(self.hold_group(it).await?)),
             Op::UnholdGroup(it) => Ok(Out::UnholdGroup(self.unhold_group(&it.0).await?)),
+            Op::SetGroups(it) => Ok(Out::SetGroups(self.set_groups(it).await?)),
             Op::Unhold(it) => Ok(Out::Unhold(self.unhold(it.0).await?)),
             Op::HoldAll(it) => Ok(Out::HoldAll(self.hold_all(it).await?)),
             Op::UnholdAll(it) => Ok(Out::UnholdAll(self.unhold_all(it.0).await?)),

@@ -1,11 +1,16 @@
 //! Sorting tasks into groups anew, in steps, when the configuration sorts them otherwise than the last one did: new tasks
-//! are sorted as they come. Until all are, others still stand in their former groups.
+//! are sorted as they come. Until all are, others still stand in their former groups. Before that, groups that wait are
+//! looked at, because their limits may be other ones.
+
+use std::sync::Arc;
 
 use super::Batch;
-use crate::documents::{SORTED, Sorted};
-use crate::groups::GroupId;
+use crate::context::Settings;
+use crate::documents::{RULES, SORTED, Sorted};
+use crate::groups::{GroupId, GroupRules};
+use crate::operation::SetGroups;
 use crate::record::{SingleStatus, Task};
-use crate::records::{From, Payload, Records, StoreResult, Stored};
+use crate::records::{From, Opens, Payload, Records, StoreResult, Stored};
 
 /// How many keys are looked at in one batch.
 const STEP: usize = 1_000;
@@ -17,21 +22,52 @@ const KEPT: [SingleStatus; 4] =
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sorting {
     Done,
-    /// It is noted by which rules.
-    Begun,
-    New,
+    /// Groups are looked at.
+    Groups,
+    /// So are keys. It is noted by which rules.
+    Keys,
+}
+
+/// How far groups and keys have followed these rules.
+#[derive(Debug, Default)]
+pub(super) struct Sorter {
+    rules: GroupRules,
+    /// The last group that was [looked at](Batch::follow_groups).
+    pub(super) opening: Option<Opens>,
+    /// The last key that was, and how many were.
+    behind: Option<Stored>,
+    keys: i64,
 }
 
 impl<S: Records> Batch<'_, S> {
+    /// The daemon goes on with other groups, and so do all that share its queue.
+    pub(super) async fn set_groups(&mut self, SetGroups(groups): SetGroups) -> StoreResult<()> {
+        // What was changed before is by the rules before.
+        self.flush().await?;
+        let with = |settings: &Settings| Settings { groups: groups.clone(), ..settings.clone() };
+        *self.settings = Arc::new(with(self.settings));
+        self.context.settings = Arc::new(with(&self.context.settings));
+        if self.own.is_some() {
+            self.memo.settings = Some(self.context.settings.clone());
+            let rules = self.document(&RULES, RULES.name()).await?.unwrap_or_default();
+            self.note(&RULES, RULES.of(""), &rules.with(groups)).await?;
+        }
+        self.memo.sorting = None;
+        self.read_sorting().await
+    }
+
     pub(super) async fn read_sorting(&mut self) -> StoreResult<()> {
         if self.memo.sorting.is_none() {
             let noted = self.document(&SORTED, SORTED.name()).await?;
             let rules = &self.context.settings.groups;
+            if self.memo.sorter.rules != *rules {
+                self.memo.sorter = Sorter { rules: rules.clone(), ..Sorter::default() };
+            }
             self.memo.sorting = Some(match noted {
                 None if rules.is_empty() => Sorting::Done,
-                Some(it) if it.rules.sorts_like(rules) && it.is_done => Sorting::Done,
-                Some(it) if it.rules.sorts_like(rules) => Sorting::Begun,
-                _ => Sorting::New,
+                Some(it) if it.rules == *rules && it.is_done => Sorting::Done,
+                Some(it) if it.rules == *rules => Sorting::Keys,
+                _ => Sorting::Groups,
             });
         }
         Ok(())
@@ -41,33 +77,43 @@ impl<S: Records> Batch<'_, S> {
         self.memo.sorting.is_some_and(|it| it != Sorting::Done)
     }
 
-    /// Sorts the tasks of some more keys.
+    /// Looks at some more groups, or sorts the tasks of some more keys.
     pub(super) async fn sort_some(&mut self) -> StoreResult<()> {
-        if !self.is_sorting() {
+        match self.memo.sorting {
+            Some(Sorting::Groups) => self.follow_limits().await,
+            Some(Sorting::Keys) => self.sort_keys().await,
+            Some(Sorting::Done) | None => Ok(()),
+        }
+    }
+
+    async fn follow_limits(&mut self) -> StoreResult<()> {
+        if self.follow_groups().await? {
             return Ok(());
         }
+        let noted = self.document(&SORTED, SORTED.name()).await?;
+        let rules = &self.context.settings.groups;
+        let is_sorted = noted.is_some_and(|it| it.is_done && it.rules.sorts_like(rules));
+        self.note_sorting(if is_sorted { Sorting::Done } else { Sorting::Keys }).await
+    }
+
+    async fn sort_keys(&mut self) -> StoreResult<()> {
         self.flush().await?;
-        if self.memo.sorting == Some(Sorting::New) {
-            self.memo.sorted = None;
-            self.note_sorting(Sorting::Begun).await?;
-        }
-        let behind = self.memo.sorted.take();
+        let behind = self.memo.sorter.behind.take();
         let next = self.store.next(From::All, behind.as_ref(), STEP).await?;
-        let last = next.last().cloned();
+        let sorter = &mut self.memo.sorter;
+        let done = if behind.is_none() { 0 } else { sorter.keys };
+        (sorter.keys, sorter.behind) = (done.saturating_add(count_of(&next)), next.last().cloned());
+        let is_over = next.is_empty();
         for stored in next {
             self.sort(stored).await?;
         }
-        self.memo.sorted = last;
-        if self.memo.sorted.is_none() {
-            self.note_sorting(Sorting::Done).await?;
-        }
-        Ok(())
+        self.note_sorting(if is_over { Sorting::Done } else { Sorting::Keys }).await
     }
 
     async fn note_sorting(&mut self, sorting: Sorting) -> StoreResult<()> {
-        let rules = self.context.settings.groups.clone();
         self.memo.sorting = Some(sorting);
-        let noted = Sorted { rules, is_done: sorting == Sorting::Done };
+        let Sorter { rules, keys, .. } = &self.memo.sorter;
+        let noted = Sorted { rules: rules.clone(), is_done: sorting == Sorting::Done, keys: *keys };
         self.note(&SORTED, SORTED.of(""), &noted).await
     }
 
@@ -101,4 +147,8 @@ impl<S: Records> Batch<'_, S> {
             Payload::Missing | Payload::Damaged => self.name_group(key, ""),
         }
     }
+}
+
+fn count_of(keys: &[Stored]) -> i64 {
+    keys.len().try_into().unwrap_or(i64::MAX)
 }

@@ -7,7 +7,7 @@ use shiftboss_protocol::model::UnixSeconds;
 
 use super::{Look, count_of};
 use crate::documents::{
-    FETCHER, FORGOTTEN, Gone, INPUT, Lost, MEMBER, MOVED, Member, REJECTED, RELAY,
+    FETCHER, FORGOTTEN, Gone, INPUT, Lost, MEMBER, MOVED, Member, REJECTED, RELAY, SORTED,
 };
 use crate::listings::{Document, Joined, Listings, read};
 use shiftboss_protocol::answers::{
@@ -29,6 +29,8 @@ pub(super) struct Keepers {
     pub(super) moved_to: Option<String>,
     /// Keys that were forgotten by themselves.
     pub(super) forgotten: u64,
+    /// How many keys are sorted into groups, as long as others have to be.
+    pub(super) sorted: Option<i64>,
     /// The last sign of life of the daemon that was started last, if the store knows of any.
     pub(super) last_beat: Option<UnixSeconds>,
 }
@@ -36,7 +38,8 @@ pub(super) struct Keepers {
 impl<S: Listings> Look<'_, S> {
     pub(super) async fn keepers(&mut self) -> Result<Keepers, S::Error> {
         let names = [MEMBER.name(), RELAY.name(), INPUT.name(), MOVED.name()];
-        let names = names.into_iter().chain([FETCHER.name(), REJECTED.name(), FORGOTTEN.name()]);
+        let more = [FETCHER.name(), REJECTED.name(), FORGOTTEN.name(), SORTED.name()];
+        let names = names.into_iter().chain(more);
         let notes = self.store.documents(&names.collect::<Vec<_>>()).await?;
         let members: BTreeMap<String, Member> = read(&MEMBER, &notes).into_iter().collect();
         let input = read(&INPUT, &notes).into_iter().next();
@@ -44,6 +47,7 @@ impl<S: Listings> Look<'_, S> {
         let joined = self.store.daemons().await?;
         let out: HashMap<String, i64> = self.store.owners().await?.into_iter().collect();
         let last = members.values().max_by_key(|member| member.joined);
+        let mut sorted = read(&SORTED, &notes).into_iter().map(|(_, it)| it);
         let relay = |(name, it)| self.relay(name, it, &out);
         Ok(Keepers {
             fetchers: managed_fetchers(&notes, &members, lost.as_ref()),
@@ -51,6 +55,7 @@ impl<S: Listings> Look<'_, S> {
             relays: read(&RELAY, &notes).into_iter().map(relay).collect(),
             moved_to: read(&MOVED, &notes).into_iter().next().map(|(_, it)| it.place),
             forgotten: read(&FORGOTTEN, &notes).into_iter().map(|(_, it)| it).sum(),
+            sorted: sorted.next().filter(|it| !it.is_done).map(|it| it.keys),
             last_beat: joined.iter().max_by_key(|it| it.started).map(|it| it.beat_at),
             daemons: self.daemons(joined, &members, &out),
             lost: last.and_then(|last| last.input.lost.clone()).or(lost),

@@ -52,6 +52,7 @@ impl<S: Listings> Look<'_, S> {
                 .map(|rule| rule.shown(&self.context))
                 .collect(),
             hold_rules_carried: self.head.holds.carried,
+            groups_carried: keepers.sorted,
             backed_off: keys.backed_off,
             delayed: all.delayed,
             bumped: keys.bumped,

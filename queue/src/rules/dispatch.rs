@@ -5,7 +5,6 @@ use shiftboss_protocol::model::{Attempt, LeaseHolder};
 use super::singles;
 use crate::attempt::{EndedAttempt, Outcome};
 use crate::context::Context;
-use crate::place::Line;
 use crate::record::{Before, FetcherId, Flight, LastRun, ListRow, Record, Task};
 
 /// Which fetchers' tasks a worker takes.
@@ -17,16 +16,6 @@ pub enum Scope {
 }
 
 impl Scope {
-    /// The lines that are looked through for it.
-    pub fn lines(&self, is_lane: bool) -> Vec<Line> {
-        match self {
-            Self::All => vec![Line { of: None, is_lane }],
-            Self::Fetchers(fetchers) => {
-                fetchers.iter().map(|it| Line { of: Some(*it), is_lane }).collect()
-            }
-        }
-    }
-
     pub fn has(&self, fetcher: FetcherId) -> bool {
         match self {
             Self::All => true,

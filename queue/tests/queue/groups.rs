@@ -3,18 +3,22 @@
 use shiftboss_queue::context::Settings;
 use shiftboss_queue::engine::Engine;
 use shiftboss_queue::groups::{By, GroupRules, Limits, Table};
+use shiftboss_queue::operation::SetGroups;
 
 use crate::statements::hold;
 use crate::words::Script;
 
 /// Groups by the first word of the payload: `one` has one job at a time, `slow` one in ten seconds, others what they want.
 fn grouped() -> Settings {
-    let one = Limits { max_in_flight: Some(1), ..Limits::default() };
-    let slow = Limits { delay: Some(10_000), ..Limits::default() };
+    Settings { groups: rules(1, 10_000, Limits::default()), ..Settings::default() }
+}
+
+fn rules(one: u32, slow: i64, others: Limits) -> GroupRules {
+    let one = Limits { max_in_flight: Some(one), ..Limits::default() };
+    let slow = Limits { delay: Some(slow), ..Limits::default() };
     let exceptions = vec![("one".to_owned(), one), ("slow".to_owned(), slow)];
-    let limits = Limits::default();
-    let table = Table { name: "g".into(), by: By::Word(2), keys: None, limits, exceptions };
-    Settings { groups: GroupRules::new(vec![table]).unwrap(), ..Settings::default() }
+    let (by, limits) = (By::Word(2), others);
+    GroupRules::new(vec![Table { name: "g".into(), by, keys: None, limits, exceptions }]).unwrap()
 }
 
 const STATEMENTS: &str = "
@@ -57,6 +61,11 @@ lease -> job 3 a two
 list f.1 a=one; list g.1 b=one; pass 1; lease g -> job 1 b one
 done 1 0; lease g -> nothing
 lease f -> job 2 a one
+## a newer list has another group for a key
+list f.1 a=one b=one; lease -> job 1 a one
+list f.2 b=two; lease -> job 2 b two
+list g.1 c=one; lease -> nothing
+done 1 0; lease -> job 3 c one
 ## single tasks of fetchers' workers
 list f.1 a=one; add b=two; lease @tasks -> job 1 b two
 lease @tasks -> nothing
@@ -80,9 +89,51 @@ fn another_configuration_sorts_anew() {
     let mut script = Script::new(Settings::default());
     script.run("list f.1 a=one b=one c=one; ready -> job 1 a one\npass 1; add d=one");
     set(&mut script, grouped());
-    script.run("follow; due -> due in 0\nwake; due -> due in 0\nwake; due -> due never");
+    script.run("follow; due -> due in 0\nwake; wake; due -> due in 0\nwake; due -> due never");
     script.run("done 1 0; lease -> job 2 c one\nlease -> nothing\ndone 2 0; lease -> job 3 b one");
     set(&mut script, Settings::default());
-    script.run("wake; wake; due -> due never\nlease -> job 4 d one");
+    script.run("wake; wake; wake; due -> due never\nlease -> job 4 d one");
     script.run("add e=one; add f=one; lease -> job 5 e one\nlease -> job 6 f one");
+}
+
+/// Tasks of which each one waits for longer than the next.
+fn add(script: &mut Script, tasks: &str) {
+    let tasks = tasks.split(' ').enumerate();
+    tasks.for_each(|(at, it)| script.run(&format!("list f{at}.1 {it}; pass 1")));
+}
+
+/// A reload opens what is full or waits by former limits, and closes what was open.
+#[test]
+fn other_limits_hold_at_once() {
+    let mut script = Script::new(grouped());
+    script.run("follow; wake; wake; wake");
+    add(&mut script, "a=one b=one c=slow d=slow e=x f=x g=x");
+    script
+        .run("lease -> job 1 a one\nlease -> job 2 c slow\nlease -> job 3 e x\nlease -> job 4 f x");
+    let others = Limits { max_in_flight: Some(1), ..Limits::default() };
+    script.ask(SetGroups(rules(2, 3_000, others)).into());
+    script.run("due -> due in 0\nwake; due -> due never\nlease -> job 5 b one\nlease -> nothing");
+    script.run("opens -> opens in 3000\npass 3; lease -> job 6 d slow\ndone 3 0; lease -> nothing");
+    script.run("done 4 0; lease -> job 7 g x");
+}
+
+/// A reload that sorts otherwise is followed by keys in steps, also if it is followed by another one meanwhile.
+#[test]
+fn another_reload_sorts_anew() {
+    let mut script = Script::new(grouped());
+    let by = |by| {
+        let (limits, exceptions) = (Limits { max_in_flight: Some(1), ..Limits::default() }, vec![]);
+        GroupRules::new(vec![Table { name: "g".into(), by, keys: None, limits, exceptions }])
+    };
+    script.run("follow; wake; wake; wake");
+    add(&mut script, "a/1=one b/1=one a/2=x b/2=x");
+    script.ask(SetGroups(by(By::Word(2)).unwrap()).into());
+    script.run("wake; due -> due never");
+    script.ask(SetGroups(by(By::Field("none".into())).unwrap()).into());
+    script.run("wake; wake; due -> due in 0");
+    script.ask(SetGroups(by(By::Prefix("/".into())).unwrap()).into());
+    script.run("wake; wake; due -> due in 0\nwake; due -> due never");
+    script.run("lease -> job 1 a/1 one\nlease -> job 2 b/1 one\nlease -> nothing");
+    script.ask(SetGroups(GroupRules::default()).into());
+    script.run("wake; wake; wake; due -> due never\nlease -> job 3 a/2 x");
 }

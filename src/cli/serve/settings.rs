@@ -69,7 +69,7 @@ impl ServeSettings {
         }
     }
 
-    /// Names of the settings, fetchers apart, that differ from those of `other`.
+    /// Names of the settings, fetchers and groups apart, that differ from those of `other`.
     #[must_use]
     pub fn differences(&self, other: &Self) -> Vec<String> {
         let mut names = self.said.differences(&other.said);
@@ -77,7 +77,6 @@ impl ServeSettings {
         let tables = [
             ("job_retry", a.retries != b.retries),
             ("backoff", a.backoff != b.backoff),
-            ("group", a.groups != b.groups),
             ("retention", a.unlisted_kept != b.unlisted_kept),
         ];
         names.extend(

@@ -1,9 +1,10 @@
 //! The settings in force, from the command line and then from a file, read at the start and again at SIGHUP.
 //!
-//! `serve` makes it, signals reload it, and the services of fetchers follow it.
+//! `serve` makes it, signals reload it, and the services of fetchers and groups follow it.
 
 use std::path::Path;
 
+use shiftboss_queue::groups::GroupRules;
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 use tracing::{error, info, warn};
@@ -35,24 +36,30 @@ pub(in crate::commands) struct Configuration {
     typed: ServeArguments,
     in_force: ServeSettings,
     fetchers: watch::Sender<Vec<FetcherTable>>,
+    groups: watch::Sender<GroupRules>,
+}
+
+/// What a running daemon follows of a configuration that is read again: now and later.
+pub(super) struct Wanted {
+    pub(super) fetchers: watch::Receiver<Vec<FetcherTable>>,
+    pub(super) groups: watch::Receiver<GroupRules>,
 }
 
 impl Configuration {
-    /// The settings in force from the start, and a channel with the wanted fetchers.
-    pub(super) fn new(
-        typed: ServeArguments,
-        in_force: ServeSettings,
-    ) -> (Self, watch::Receiver<Vec<FetcherTable>>) {
+    /// The settings in force from the start.
+    pub(super) fn new(typed: ServeArguments, in_force: ServeSettings) -> (Self, Wanted) {
         let (fetchers, wanted) = watch::channel(in_force.fetchers.clone());
-        (Self { typed, in_force, fetchers }, wanted)
+        let (groups, wanted_groups) = watch::channel(in_force.store.groups_in_force());
+        let wanted = Wanted { fetchers: wanted, groups: wanted_groups };
+        (Self { typed, in_force, fetchers, groups }, wanted)
     }
 
     pub(super) fn in_force(&self) -> &ServeSettings {
         &self.in_force
     }
 
-    /// Reads the file again. A faulty file changes nothing; of a good one the fetchers are followed at once, and
-    /// what takes a restart is named.
+    /// Reads the file again. A faulty file changes nothing; of a good one fetchers and groups are followed at once,
+    /// and what takes a restart is named.
     pub(super) async fn reload(&mut self) {
         let Some(path) = self.typed.file.clone() else {
             return info!("SIGHUP is ignored: there is no configuration file to be read again.");
@@ -79,6 +86,8 @@ impl Configuration {
         }
         let (file, fetchers) = (path.display(), new.fetchers.len());
         info!(%file, fetchers, "The configuration was read again.");
+        let groups = new.store.groups_in_force();
+        self.groups.send_if_modified(|known| std::mem::replace(known, groups.clone()) != groups);
         self.fetchers.send_replace(new.fetchers);
     }
 }
