@@ -44,6 +44,8 @@ pub fn give(target: &Target, by: Name, order: Request) -> Result<String, Failure
         Request::Hold(order) => said(socket, by, order),
         Request::Unhold(order) => said(socket, by, order),
         Request::CancelRunning(order) => said(socket, by, order),
+        Request::HoldGroup(order) => said(socket, by, order),
+        Request::UnholdGroup(order) => said(socket, by, order),
         other => Err(Failure::usage(format!("{} is a command's alone", other.name()))),
     }
 }

@@ -294,6 +294,8 @@ pub struct Next {
     pub key: String,
     pub fetcher: String,
     pub run: i64,
+    /// That of the task; while it is closed, others come before.
+    pub group: Option<GroupRow>,
     pub last_started: Option<UnixSeconds>,
     /// The row was handed out before, and its lease expired.
     pub again: bool,

@@ -23,6 +23,8 @@ use shiftboss_protocol::answers::KnownKey;
 pub enum Along {
     /// The order of dispatch, without keys that are out: by their [turns](crate::code::turn).
     Order,
+    /// Those of them whose turn comes when this group is open, likewise.
+    Group(GroupId),
     /// Only with `--classic`: keys that are out, likewise.
     ClassicHeld,
     Lane,

@@ -28,6 +28,7 @@ use shiftboss_protocol::model::{Key, TASKS_FETCHER, UnixSeconds};
 
 use crate::context::{Context, Settings};
 use crate::documents::Daemon;
+use crate::groups::GroupId;
 use crate::listings::{Along, Head, Listings, Spot};
 use crate::reader::{
     Behind, EndedAttempts, ListedKey, ReadResult, Reader, Selected, Selection, StatsOf, TasksWith,
@@ -35,8 +36,8 @@ use crate::reader::{
 use crate::record::{FetcherId, Record, Task, seconds};
 use crate::records::{KeyId, Payload, Stored};
 use shiftboss_protocol::answers::{
-    Ends, Found, Groups, HeldKeys, LastStarts, Log, MinuteJobs, Queue, QueueStatus, Stats, Tasks,
-    Turn, Why,
+    Ends, Found, GroupRow, Groups, HeldKeys, LastStarts, Log, MinuteJobs, Queue, QueueStatus,
+    Stats, Tasks, Turn, Why,
 };
 pub use status::age;
 
@@ -155,6 +156,8 @@ pub struct Look<'s, S> {
     store: &'s mut S,
     head: Head,
     context: Context,
+    /// What was found of groups.
+    groups: HashMap<GroupId, Option<GroupRow>>,
 }
 
 impl<'s, S: Listings> Look<'s, S> {
@@ -164,7 +167,7 @@ impl<'s, S: Listings> Look<'s, S> {
         let now = head.now.unwrap_or(now.saturating_mul(1_000));
         let mut context = head.header.context(&Arc::new(settings), now);
         context.holds = Arc::new(head.holds.clone());
-        Ok(Self { store, head, context })
+        Ok(Self { store, head, context, groups: HashMap::new() })
     }
 
     fn name(&self, fetcher: FetcherId) -> String {

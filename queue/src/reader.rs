@@ -172,6 +172,8 @@ pub struct TasksWith {
     /// `None`: those in flight, those that failed, dead letters, delayed ones, and those that wait, in this order.
     pub status: Option<TaskStatus>,
     pub fetcher: Option<String>,
+    /// Only tasks of this group.
+    pub group: Option<String>,
     /// Only tasks that got their status at that time or later; for failed ones and those in flight.
     pub since: Option<UnixSeconds>,
     pub count: usize,

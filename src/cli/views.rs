@@ -49,6 +49,7 @@ Examples:
   shiftboss tasks
   shiftboss tasks --next -n 1000 --json | jq -r '.keys[].key'
   shiftboss tasks --held
+  shiftboss tasks --group host:example.org --status waiting
   shiftboss tasks --status dead_letter --json | jq -r '.tasks[].key'")]
     Tasks {
         #[command(flatten)]
@@ -57,14 +58,17 @@ Examples:
         #[arg(long, value_name = "waiting|in_flight|delayed|failed|dead_letter", value_parser = one_of(STATUSES))]
         status: Option<TaskStatus>,
         /// The next keys, in the order in which they would be handed out now
-        #[arg(long, conflicts_with_all = ["status", "fetcher", "held"])]
+        #[arg(long, conflicts_with_all = ["status", "fetcher", "group", "held"])]
         next: bool,
         /// The keys that are held
-        #[arg(long, conflicts_with_all = ["status", "fetcher"])]
+        #[arg(long, conflicts_with_all = ["status", "fetcher", "group"])]
         held: bool,
         /// Only those of this fetcher; @tasks: single tasks
         #[arg(long)]
         fetcher: Option<String>,
+        /// Only those of this group, as `groups` names it
+        #[arg(long)]
+        group: Option<String>,
         /// How many: 1 to 10000 [default: 100; with --next 20]
         #[arg(short = 'n', long = "number", value_parser = clap::value_parser!(u16).range(1..=10_000))]
         number: Option<u16>,
@@ -129,11 +133,14 @@ Examples:
         /// Only those of this key
         #[arg(long)]
         key: Option<String>,
+        /// Only those of this fetcher's tasks; @tasks: single tasks
+        #[arg(long)]
+        fetcher: Option<String>,
         /// Print each attempt when it has ended, a line each, until Ctrl-C; with --json an object each
         ///
         /// For log shippers: who goes on with --after misses no end and meets none twice, whatever is started again, as long as the
         /// daemon keeps as many attempts as end meanwhile (its --history).
-        #[arg(long, conflicts_with_all = ["since", "log_dir", "key"])]
+        #[arg(long, conflicts_with_all = ["since", "log_dir", "key", "fetcher"])]
         follow: bool,
         /// Begin behind the end of this number (`ended` in the object); 0: with all that are kept [default: with those from now on]
         #[arg(long, value_name = "ENDED", requires = "follow", value_parser = clap::value_parser!(i64).range(0..))]
@@ -142,7 +149,7 @@ Examples:
         #[arg(short = 'n', long = "number", default_value_t = 20, conflicts_with = "follow", value_parser = clap::value_parser!(u16).range(1..=10_000))]
         number: u16,
         /// Show sums of what was done
-        #[arg(long, conflicts_with_all = ["failed", "since", "log_dir", "key", "follow", "number"])]
+        #[arg(long, conflicts_with_all = ["failed", "since", "log_dir", "key", "fetcher", "follow", "number"])]
         sum: bool,
         /// With --sum, of so long until now: up to 90days
         #[arg(long = "for", value_name = "TIME", default_value = "24h", requires = "sum", value_parser = counted_time)]

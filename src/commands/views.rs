@@ -49,9 +49,9 @@ pub fn run(asked: View) -> Result<(), Failure> {
         View::Tasks { arguments, held: true, number, .. } => {
             list(arguments, &Question::Held(number.unwrap_or(COUNT).into()))
         }
-        View::Tasks { arguments, status, fetcher, number, .. } => {
+        View::Tasks { arguments, status, fetcher, group, number, .. } => {
             let count = number.unwrap_or(COUNT).into();
-            let asked = TasksWith { status, fetcher, since: None, count };
+            let asked = TasksWith { status, fetcher, group, since: None, count };
             list(arguments, &Question::Tasks(asked))
         }
         View::Groups { arguments, number } => list(arguments, &Question::Groups(number.into())),
@@ -65,13 +65,23 @@ pub fn run(asked: View) -> Result<(), Failure> {
         View::Log { arguments, failed, follow: true, after, .. } => {
             log::follow(arguments, failed, after)
         }
-        View::Log { arguments, failed, since, log_dir, key, number, .. } => {
+        View::Log { arguments, failed, since, log_dir, key, fetcher, number, .. } => {
             let outcomes = if failed { EndedAttempts::FAILED.to_vec() } else { Vec::new() };
             let count = number.into();
-            let asked = EndedAttempts { outcomes, since, key, count, ..EndedAttempts::default() };
-            let with_outputs = |found| Ok(log::with_outputs(found, log_dir.as_deref()));
+            let asked =
+                EndedAttempts { outcomes, since, key, fetcher, count, ..EndedAttempts::default() };
+            let with_outputs = |found: Result<_, Failure>| {
+                found.map(|found| log::with_outputs(found, log_dir.as_deref()))
+            };
             let render = |log: &_, now| log::render(log, count, now);
-            look(arguments, |_, reader, _| reader.ended_attempts(&asked), with_outputs, render)
+            let question = |_: &Target, reader: &dyn Reader, _| {
+                let known = match &asked.fetcher {
+                    Some(name) => require_fetcher(reader, name)?,
+                    None => Ok(()),
+                };
+                Ok(known.and(Ok(reader.ended_attempts(&asked)?)))
+            };
+            look(arguments, question, with_outputs, render)
         }
         View::Metrics { target } => print(Scrape::take(target.find()?)?.text()),
     }

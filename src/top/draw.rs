@@ -57,12 +57,14 @@ pub fn draw(frame: &mut Frame<'_>, state: &State, theme: &Theme) -> Extent {
 
 /// The lists by their names, where there is room for them, and where the selected row is.
 fn draw_tabs(buffer: &mut Buffer, area: Rect, state: &State, theme: &Theme) {
+    let tabs = Tab::ALL.iter().enumerate();
+    let tabs = tabs.filter(|(_, tab)| state.has_groups() || **tab != Tab::Groups);
     let titles = |has_names: bool| -> Vec<String> {
         let title = |(at, tab): (usize, &Tab)| match has_names || *tab == state.tab {
             true => format!("{} {}", at + 1, tab.name().trim_end_matches(" letters")),
             false => format!("{}", at + 1),
         };
-        Tab::ALL.iter().enumerate().map(title).collect()
+        tabs.clone().map(title).collect()
     };
     let width = |titles: &[String]| titles.iter().map(|title| title.len() + 1).sum::<usize>();
     let place = place(state);
@@ -71,8 +73,8 @@ fn draw_tabs(buffer: &mut Buffer, area: Rect, state: &State, theme: &Theme) {
         shown = titles(false);
     }
     let free = usize::from(area.width).saturating_sub(width(&shown));
-    let tabs = Tabs::new(shown).select(state.tab as usize).style(Style::new());
-    tabs.highlight_style(theme.selected).divider(" ").padding("", "").render(area, buffer);
+    let bar = Tabs::new(shown).select(state.tab as usize).style(Style::new());
+    bar.highlight_style(theme.selected).divider(" ").padding("", "").render(area, buffer);
     if place.width() <= free {
         Line::styled(place, theme.label).right_aligned().render(area, buffer);
     }
@@ -222,7 +224,8 @@ fn draw_opened(buffer: &mut Buffer, area: Rect, opened: &Opened, state: &State) 
 /// All keys, those that change something at the end; in two columns where there is room.
 fn help(state: &State, width: u16) -> Vec<String> {
     let line = |key: &str, help: &str| format!("{key:<10} {help}");
-    let keys = BINDINGS.iter().map(|it| line(it.shown, it.help));
+    let keys = BINDINGS.iter().filter(|it| !it.help.is_empty());
+    let keys = keys.map(|it| line(it.shown, it.help));
     let changes = state.changes().iter().map(|it| line(&it.key.to_string(), it.help));
     let lines: Vec<String> = keys.chain(changes).collect();
     if usize::from(width) < 2 * HELP_WIDTH {

@@ -34,7 +34,7 @@ pub enum Command {
 #[derive(Debug)]
 pub struct Binding {
     pub keys: &'static [KeyCode],
-    /// The keys as help shows them, and what they do.
+    /// The keys as help shows them, and what they do; empty: another line has it.
     pub shown: &'static str,
     pub help: &'static str,
     pub command: Command,
@@ -72,12 +72,13 @@ pub const BINDINGS: &[Binding] = &[
     binding(&[Char('6')], "6", "held", Command::Tab(Tab::Held)),
     binding(&[Char('7')], "7", "failed", Command::Tab(Tab::Failed)),
     binding(&[Char('8')], "8", "dead letters", Command::Tab(Tab::DeadLetters)),
+    binding(&[Char('9')], "9", "groups", Command::Tab(Tab::Groups)),
     binding(&[KeyCode::Up, Char('k')], "Up k", "up", Command::Up),
     binding(&[KeyCode::Down, Char('j')], "Down j", "down", Command::Down),
     binding(&[KeyCode::PageUp], "PgUp", "a page up", Command::PageUp),
     binding(&[KeyCode::PageDown], "PgDn", "a page down", Command::PageDown),
-    binding(&[KeyCode::Home], "Home", "to the first row", Command::First),
-    binding(&[KeyCode::End], "End", "to the last row", Command::Last),
+    binding(&[KeyCode::Home], "Home End", "to the first row, the last", Command::First),
+    binding(&[KeyCode::End], "", "", Command::Last),
     binding(&[Char('+')], "+", "look less often", Command::Longer),
     binding(&[Char('-')], "-", "look more often", Command::Shorter),
     binding(&[KeyCode::Esc], "Esc", "back", Command::Leave),

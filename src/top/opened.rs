@@ -15,12 +15,14 @@ pub enum Instead {
 pub struct Picked {
     pub id: String,
     pub key: Option<String>,
+    pub group: Option<String>,
     pub attempt: Option<Attempt>,
 }
 
 impl From<&Row> for Picked {
-    fn from(Row { id, key, attempt, .. }: &Row) -> Self {
-        Self { id: id.clone(), key: key.clone(), attempt: attempt.clone() }
+    fn from(Row { id, key, group, attempt, .. }: &Row) -> Self {
+        let (id, key) = (id.clone(), key.clone());
+        Self { id, key, group: group.clone(), attempt: attempt.clone() }
     }
 }
 

@@ -3,7 +3,8 @@
 
 use shiftboss_protocol::model::Key;
 use shiftboss_protocol::verbs::{
-    Bump, CancelRunning, Hold, HoldTime, Pause, Reason, Request, Resume, Retry, Unhold,
+    Bump, CancelRunning, Hold, HoldGroup, HoldTime, Name, Pause, Reason, Request, Resume, Retry,
+    Unhold, UnholdGroup, checked,
 };
 
 use crate::client::this_user;
@@ -28,7 +29,7 @@ pub const CHANGES: &[Change] = &[
     Change { key: 'R', help: "retry: run the key again", order: retry },
     Change { key: 'B', help: "bump: run the key soon", order: bump },
     Change { key: 'C', help: "cancel: stop the running job", order: cancel },
-    Change { key: 'H', help: "hold: or unhold the key", order: hold },
+    Change { key: 'H', help: "hold: or unhold key or group", order: hold },
 ];
 
 /// Why changes are not available: the user asked for none, or is not the daemon's operator.
@@ -44,6 +45,7 @@ pub fn why_not(may_change: bool) -> &'static str {
 pub struct Subject<'a> {
     pub is_paused: bool,
     pub key: Option<&'a str>,
+    pub group: Option<&'a str>,
     pub is_held: bool,
 }
 
@@ -75,12 +77,29 @@ fn cancel(subject: &Subject<'_>) -> Option<Order> {
 }
 
 fn hold(subject: &Subject<'_>) -> Option<Order> {
+    if let Some(group) = subject.group {
+        return hold_group(group, subject.is_held);
+    }
     match subject.is_held {
         true => about_key(subject, "Unhold", |key| Unhold { key }.into()),
         false => about_key(subject, "Hold", |key| {
             Hold { key, seconds: HoldTime::UNTIL_UNHELD, reason: Reason::default() }.into()
         }),
     }
+}
+
+fn hold_group(name: &str, is_held: bool) -> Option<Order> {
+    let group = checked::<Name>(name).ok()?;
+    let verb = if is_held { "Unhold" } else { "Hold" };
+    let question = format!("{verb} the group {}?", cut_middle(name, KEY_WIDTH));
+    let request = match is_held {
+        true => UnholdGroup { group }.into(),
+        false => {
+            let (seconds, reason) = (HoldTime::UNTIL_UNHELD, Reason::default());
+            HoldGroup { group, seconds, reason }.into()
+        }
+    };
+    Some(Order { request, question, is_about_key: true })
 }
 
 /// An order about the selected key. An invalid key in the database would make another request of it.
@@ -112,7 +131,7 @@ mod tests {
     /// The state decides which order it is; without a valid key, there is no order about one.
     #[test]
     fn orders_are_requests() {
-        let subject = Subject { is_paused: false, key: Some("a"), is_held: false };
+        let subject = Subject { is_paused: false, key: Some("a"), group: None, is_held: false };
         let other = Subject { is_paused: true, is_held: true, ..subject };
         for (key, one, another) in [
             ('P', "PAUSE", "RESUME"),
@@ -124,6 +143,10 @@ mod tests {
             assert_eq!(request(key, subject), Some(one));
             assert_eq!(request(key, other), Some(another));
         }
+        let group = Subject { key: None, group: Some("host:a"), ..subject };
+        assert_eq!(request('H', group), Some("HOLD-GROUP"));
+        assert_eq!(request('H', Subject { is_held: true, ..group }), Some("UNHOLD-GROUP"));
+        assert_eq!(request('R', group), None);
         for no_key in [None, Some("a\nPAUSE"), Some("a b"), Some("")] {
             let subject = Subject { key: no_key, ..subject };
             for key in ['R', 'B', 'C', 'H'] {

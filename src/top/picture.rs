@@ -2,7 +2,7 @@
 //! ([`look`](super::look)) and those that show it. Pure.
 
 use shiftboss_protocol::answers::live::DaemonMetrics;
-use shiftboss_protocol::answers::{HeldKeys, MinuteJobs};
+use shiftboss_protocol::answers::{GroupState, HeldKeys, MinuteJobs};
 
 use super::commits::Commits;
 use super::tabs::Tab;
@@ -41,5 +41,12 @@ impl Picture {
     /// A daemon runs, as far as that is known.
     pub fn has_daemon(&self) -> bool {
         !self.snapshot.up().is_down()
+    }
+
+    /// An operator holds the group, as far as that is listed.
+    pub fn is_group_held(&self, name: Option<&str>) -> bool {
+        let Some(Listed::Groups(found)) = &self.found[Tab::Groups as usize] else { return false };
+        let mut groups = found.groups.iter();
+        groups.any(|it| Some(&*it.group) == name && it.state == GroupState::Held)
     }
 }

@@ -197,14 +197,22 @@ impl State {
         }
     }
 
+    /// Who has no groups needs no room for them.
+    pub fn has_groups(&self) -> bool {
+        self.tab == Tab::Groups || !self.picture.snapshot.queue.groups.is_empty()
+    }
+
     fn ask(&mut self, change: &Change) {
         let picked = self.pick();
         let key = picked.as_ref().and_then(|picked| picked.key.clone());
+        let group = picked.as_ref().and_then(|picked| picked.group.clone());
         let mut held = self.picture.held.keys.iter();
+        let is_held = held.any(|held| Some(&held.key) == key.as_ref());
         let subject = Subject {
             is_paused: self.picture.snapshot.queue.paused,
             key: key.as_deref(),
-            is_held: held.any(|held| Some(&held.key) == key.as_ref()),
+            group: group.as_deref(),
+            is_held: is_held || self.picture.is_group_held(group.as_deref()),
         };
         match (change.order)(&subject) {
             Some(order) => self.prompt = Prompt::Confirm(order),
@@ -247,7 +255,8 @@ impl State {
             Typed::GoesOn => self.prompt = Prompt::Key(text),
             Typed::Ends if !text.is_empty() => {
                 let what = Instead::Detail(Detail::Why(text.clone()));
-                let picked = Picked { id: text.clone(), key: Some(text), attempt: None };
+                let picked =
+                    Picked { id: text.clone(), key: Some(text), group: None, attempt: None };
                 self.opened = Some(Opened::new(what, Some(picked)));
                 return Some(Effect::Look);
             }
@@ -277,8 +286,8 @@ impl State {
                 return Some(Effect::Look);
             }
             Command::Tab(tab) => return self.show(tab),
-            Command::NextTab => return self.show(self.tab.beside(true)),
-            Command::PreviousTab => return self.show(self.tab.beside(false)),
+            Command::NextTab => return self.show(self.tab.beside(true, self.has_groups())),
+            Command::PreviousTab => return self.show(self.tab.beside(false, self.has_groups())),
             Command::Why | Command::Output => return self.open(command),
             Command::Sort | Command::Reverse => {
                 let columns = self.table.as_ref().map_or(0, |table| table.columns.len());

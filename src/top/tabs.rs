@@ -25,10 +25,11 @@ pub enum Tab {
     Held,
     Failed,
     DeadLetters,
+    Groups,
 }
 
 impl Tab {
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Fetchers,
         Self::InFlight,
         Self::Next,
@@ -37,6 +38,7 @@ impl Tab {
         Self::Held,
         Self::Failed,
         Self::DeadLetters,
+        Self::Groups,
     ];
 
     pub fn name(self) -> &'static str {
@@ -49,6 +51,7 @@ impl Tab {
             Self::Held => "Held",
             Self::Failed => "Failed",
             Self::DeadLetters => "Dead letters",
+            Self::Groups => "Groups",
         }
     }
 
@@ -65,17 +68,18 @@ impl Tab {
                 return Some(Question::Log(EndedAttempts { count, ..EndedAttempts::default() }));
             }
             Self::Held => return Some(Question::Held(ROWS_MAX)),
+            Self::Groups => return Some(Question::Groups(ROWS_MAX)),
             Self::Delayed => TaskStatus::Delayed,
             Self::Failed => TaskStatus::Failed,
             Self::DeadLetters => TaskStatus::DeadLetter,
         };
         let (status, count) = (Some(status), ROWS_MAX);
-        Some(Question::Tasks(TasksWith { status, fetcher: None, since: None, count }))
+        Some(Question::Tasks(TasksWith { status, fetcher: None, group: None, since: None, count }))
     }
 
-    /// The next tab, or the one before, cyclically.
-    pub fn beside(self, is_next: bool) -> Self {
-        let count = Self::ALL.len();
+    /// The next tab, or the one before, cyclically; the last one is of groups.
+    pub fn beside(self, is_next: bool, has_groups: bool) -> Self {
+        let count = Self::ALL.len() - usize::from(!has_groups);
         Self::ALL[(self as usize + if is_next { 1 } else { count - 1 }) % count]
     }
 

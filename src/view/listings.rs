@@ -105,29 +105,49 @@ fn payload(payload: &str) -> Cell {
 
 /// The next jobs, in the order in which they would be handed out.
 pub fn next(queue: &Queue, turns: &Turns, now: i64) -> Table {
-    let row = |(before, next): (usize, &Next)| {
-        let place = i64::try_from(before).unwrap_or(i64::MAX).saturating_add(1);
+    // Those of closed groups have no place: others overtake them.
+    let mut before = 0;
+    let row = |next: &Next| {
+        let closed = next.group.as_ref().and_then(|it| closed(it, now));
+        let place = closed.is_none().then_some(before);
+        before += usize::from(closed.is_none());
         let last = Cell::optional(next.last_started, |at| ago(now.saturating_sub(at)));
         let last = if next.last_started.is_none() { Cell::word("never") } else { last };
         let lost = if next.again { ", lease expired" } else { "" };
         let ahead = if next.bumped { ", ahead" } else { "" };
         let cells = vec![
             Cell::key(&next.key),
-            Cell::number(place),
+            Cell::optional(place.map(number_of), |number| number.to_string()),
             Cell { text: last.text.clone() + lost + ahead, ..last },
-            Cell { value: turns.seconds(before), ..Cell::word(turns.words(before)) },
+            expected(turns, place, closed),
             Cell::fetcher(&next.fetcher),
             Cell::number(next.run),
             payload(&next.payload),
         ];
         of_key(&next.key, cells)
     };
-    table(
-        "Next jobs",
-        NEXT,
-        "Nothing can be handed out now.",
-        queue.keys.iter().enumerate().map(row),
-    )
+    table("Next jobs", NEXT, "Nothing can be handed out now.", queue.keys.iter().map(row))
+}
+
+/// The place behind so many others.
+fn number_of(before: usize) -> i64 {
+    i64::try_from(before).unwrap_or(i64::MAX).saturating_add(1)
+}
+
+/// When its turn comes, or why there is none.
+fn expected(turns: &Turns, place: Option<usize>, closed: Option<String>) -> Cell {
+    let seconds = place.and_then(|before| turns.seconds(before));
+    let words = place.map(|before| turns.words(before)).or(closed).unwrap_or_default();
+    Cell { value: seconds, ..Cell::word(words) }
+}
+
+/// Why a group's keys must wait, if they must.
+fn closed(it: &GroupRow, now: i64) -> Option<String> {
+    match (it.state, it.opens) {
+        (GroupState::Open, _) => None,
+        (_, Some(at)) => Some(format!("group opens in {}", span(at.saturating_sub(now).max(0)))),
+        (state, None) => Some(format!("group is {}", state.word())),
+    }
 }
 
 /// Tasks, each with its status unless one was asked for; those that are delayed with when they are due.
@@ -187,14 +207,14 @@ pub fn groups(found: &Groups, now: i64) -> Table {
     let row = |it: &GroupRow| {
         let tone = if it.state == GroupState::Held { Tone::Warning } else { Tone::Plain };
         let cells = vec![
-            Cell::outside(&it.group),
+            Cell::group(&it.group),
             Cell { tone, ..Cell::word(it.state.word()) },
             Cell::optional(it.opens, |at| format!("in {}", span(at.saturating_sub(now).max(0)))),
             Cell::number(it.waiting),
             Cell::number(it.in_flight),
             Cell::words(&it.reason),
         ];
-        Row { cells, ..Row::default() }
+        Row { id: it.group.clone(), group: Some(it.group.clone()), cells, ..Row::default() }
     };
     table("Groups", GROUPS, "There are no groups.", found.groups.iter().map(row))
 }
@@ -310,6 +330,7 @@ mod tests {
             key: key.to_owned(),
             fetcher: "repology".to_owned(),
             run: 1_700_000_000,
+            group: None,
             last_started,
             again,
             bumped: again,

@@ -54,6 +54,8 @@ pub struct Row {
     pub id: String,
     /// What can be asked about, and changed.
     pub key: Option<String>,
+    /// The group that can be held.
+    pub group: Option<String>,
     /// What may have written something.
     pub attempt: Option<Attempt>,
     pub cells: Vec<Cell>,
@@ -94,6 +96,7 @@ pub enum Kind {
     /// The key, whole.
     Key(String),
     Fetcher(String),
+    Group(String),
     /// The beginning of a payload, whose addresses are links.
     Payload(String),
     Time(i64),
@@ -124,6 +127,10 @@ impl Cell {
 
     pub fn fetcher(name: &str) -> Self {
         Self::outside(name).of(Kind::Fetcher(name.to_owned()))
+    }
+
+    pub fn group(name: &str) -> Self {
+        Self::outside(name).of(Kind::Group(name.to_owned()))
     }
 
     pub fn number(number: i64) -> Self {

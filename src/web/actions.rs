@@ -11,7 +11,8 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 use shiftboss_protocol::model::Key;
 use shiftboss_protocol::verbs::{
-    Bump, CancelRunning, Hold, HoldTime, Name, Pause, Request, Resume, Retry, Unhold, checked,
+    Bump, CancelRunning, Hold, HoldGroup, HoldTime, Name, Pause, Request, Resume, Retry, Unhold,
+    UnholdGroup, checked,
 };
 use tracing::info;
 
@@ -53,6 +54,8 @@ pub(super) async fn refused(page: &Page, request: &ServiceRequest) -> Option<Htt
 #[serde(default)]
 struct Form {
     k: String,
+    /// A group, instead of a key.
+    g: String,
     /// Seconds; empty: until somebody ends it.
     #[serde(rename = "for")]
     time: String,
@@ -63,6 +66,7 @@ impl Form {
     /// What is asked for, or what is wrong with it.
     fn order(&self, action: &str) -> Result<Request, String> {
         let key = || Key::new(&self.k).map_err(|error| format!("this is no key: {error}"));
+        let group = || checked::<Name>(&self.g).map_err(|why| format!("g: {why}"));
         Ok(match action {
             "pause" => Pause {}.into(),
             "resume" => Resume {}.into(),
@@ -75,17 +79,23 @@ impl Form {
                     time => checked(time).map_err(|why| format!("for: {why}"))?,
                 };
                 let reason = checked(&self.reason).map_err(|why| format!("reason: {why}"))?;
-                Hold { key: key()?, seconds, reason }.into()
+                match &*self.g {
+                    "" => Hold { key: key()?, seconds, reason }.into(),
+                    _ => HoldGroup { group: group()?, seconds, reason }.into(),
+                }
             }
+            _ if !self.g.is_empty() => UnholdGroup { group: group()? }.into(),
             _ => Unhold { key: key()? }.into(),
         })
     }
 
     /// Where what was done is seen.
     fn back(&self) -> String {
-        match &*self.k {
-            "" => "../".to_owned(),
-            key => format!("../key?k={}", utf8_percent_encode(key, NON_ALPHANUMERIC)),
+        let in_address = |text| utf8_percent_encode(text, NON_ALPHANUMERIC);
+        match (&*self.k, &*self.g) {
+            ("", "") => "../".to_owned(),
+            ("", group) => format!("../tasks?status=waiting&group={}", in_address(group)),
+            (key, _) => format!("../key?k={}", in_address(key)),
         }
     }
 }

@@ -20,7 +20,8 @@ pub(super) const PREFIX: &str = "/api/v1/";
 const JSON: &str = "application/json";
 
 /// The objects; those of listings are asked for as their pages are.
-const OBJECTS: [&str; 8] = ["status", "why", "queue", "tasks", "held", "log", "stats", "search"];
+const OBJECTS: [&str; 9] =
+    ["status", "why", "queue", "tasks", "held", "groups", "log", "stats", "search"];
 
 /// An object as a line; `None`: what is asked for is not known.
 fn object(

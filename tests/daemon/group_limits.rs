@@ -114,6 +114,24 @@ fn a_command_pauses_its_host() {
     assert!(gaps.iter().all(|gap| *gap > 1_900), "{gaps:?}");
 }
 
+/// What waits for a group is listed with it, as are the reason and no turn, and what has another group or none is not.
+#[test]
+fn the_tasks_of_a_group_are_listed() {
+    let rules = "[[group]]\nname = 'host'\nby = 'host'\ndelay = '1h'\n";
+    let (site, _daemon) =
+        ruled(rules, "http://a.test/1 -\nhttp://a.test/2 -\nhttp://b.test/1 -\nc -\n");
+    assert!(work(&site, &["--once"], "true").status().unwrap().success());
+    let told = said(&site, &["tasks", "--group", "host:a.test", "--status", "waiting"]);
+    let (opens, shown) = ("its group opens in ", told.lines().count());
+    assert!(shown == 2 && told.contains("http://a.test/") && told.contains(opens), "{told}");
+    let next = said(&site, &["tasks", "--next"]);
+    assert!(next.contains("group opens in ") && !next.contains("next"), "{next}");
+    let next = json(&site, &["tasks", "--next"])["keys"].take();
+    assert!(next[0]["group"]["state"] == "delayed" && next[1].is_null(), "{next}");
+    let none = said(&site, &["tasks", "--group", "host:b.test"]);
+    assert!(!none.contains("http"), "{none}");
+}
+
 /// A reload: other limits hold at once, and other tables as soon as keys are sorted, which status tells.
 #[test]
 fn a_reload_is_followed() {

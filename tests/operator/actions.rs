@@ -94,6 +94,39 @@ fn keys_are_held() {
     }
 }
 
+/// Groups are listed, each leads to what waits for it, and from there it is held, and let go.
+#[test]
+fn groups_are_held() {
+    let site = Site::new();
+    site.write("f.1.txt", "http://a.test/1 -\nhttp://b.test/1 -\n");
+    std::fs::write(site.path("rules.toml"), "[[group]]\nname = 'host'\nby = 'host'\n").unwrap();
+    let _daemon = site.start_with(&["--config", "rules.toml"]);
+    site.wait_count(2);
+    let page = with_token(&site, &[]);
+    assert!(page.get("/").body.contains("href=\"groups\""));
+    let waiting = "tasks?status=waiting&#38;group=host%3Aa%2Etest";
+    let listed = page.get("/groups").body;
+    assert!(listed.contains(waiting) && listed.contains("host:b.test"), "{listed}");
+    let tasks = page.get("/tasks?status=waiting&group=host:a.test").body;
+    assert!(tasks.contains("http://a.test/1") && !tasks.contains("http://b.test/1"), "{tasks}");
+    assert!(tasks.contains("href=\"hold?g=host%3Aa%2Etest\""), "{tasks}");
+    let asked = page.get("/hold?g=host:a.test").body;
+    assert!(asked.contains("action=\"actions/unhold\"") && asked.contains("name=\"g\""), "{asked}");
+    let held = post(&page, "hold", ANN, "g=host%3Aa.test&for=3600&reason=down");
+    assert_eq!(location(&held), "../tasks?status=waiting&group=host%3aa%2etest", "{held:?}");
+    assert!(page.get("/groups").body.contains("held by ann: down"));
+    assert!(
+        page.get(&format!("/{}", waiting.replace("&#38;", "&")))
+            .body
+            .contains("its group opens in")
+    );
+    assert_eq!(site.next_key("READY").as_deref(), Some("http://b.test/1"));
+    assert_eq!(post(&page, "unhold", ANN, "g=host:a.test").status, 303);
+    assert_eq!(site.next_key("READY").as_deref(), Some("http://a.test/1"));
+    assert_eq!(post(&page, "hold", ANN, "g=a%20b").status, 400);
+    assert_eq!(post(&page, "hold", ANN, "g=other:a").status, 409);
+}
+
 /// A key is bumped, and the page says so.
 #[test]
 fn keys_are_bumped() {

@@ -23,7 +23,7 @@ impl<S: Listings> Look<'_, S> {
         if listing.fetcher != Some(FetcherId::TASKS) {
             self.failed_rows(listing).await?;
         }
-        if listing.wants(FetcherId::TASKS) {
+        if listing.wants_of(FetcherId::TASKS) {
             self.failed_singles(listing).await?;
         }
         listing.tasks.sort_by_key(|task| Reverse(task.since));
@@ -95,7 +95,7 @@ impl<S: Listings> Look<'_, S> {
         record: &Record,
         (task, (exit_code, finished)): Failed,
     ) {
-        if listing.wants(task.fetcher()) && finished.is_none_or(|it| it >= listing.since) {
+        if listing.wants(record, task) && finished.is_none_or(|it| it >= listing.since) {
             let shown = self.shown(listing, record, task, finished, failure(exit_code));
             listing.tasks.push(shown);
         }

@@ -1,5 +1,9 @@
 //! Groups, and which of them are open: the question of `groups`, and what `status` and `why` say of them.
 
+use std::time::Duration;
+
+use humantime::format_duration;
+
 use super::Look;
 use crate::code;
 use crate::groups::GroupId;
@@ -35,8 +39,24 @@ impl<S: Listings> Look<'_, S> {
     }
 
     pub(super) async fn group_of(&mut self, id: GroupId) -> Result<Option<GroupRow>, S::Error> {
-        let found = self.store.group(id).await?;
-        Ok(found.map(|it| self.group_row(&it)))
+        if let Some(known) = self.groups.get(&id) {
+            return Ok(known.clone());
+        }
+        let found = self.store.group(id).await?.map(|it| self.group_row(&it));
+        self.groups.insert(id, found.clone());
+        Ok(found)
+    }
+
+    /// Why a task of the group waits; `None`: not for it.
+    pub(super) async fn closed(&mut self, id: GroupId) -> Result<Option<String>, S::Error> {
+        let Some(GroupRow { state, opens, .. }) = self.group_of(id).await? else { return Ok(None) };
+        let left = opens.map(|at| u64::try_from(at - self.context.seconds()).unwrap_or(0));
+        let opens = left.map(|left| format_duration(Duration::from_secs(left)));
+        Ok(match (state, opens) {
+            (GroupState::Open, _) => None,
+            (_, Some(opens)) => Some(format!("its group opens in {opens}")),
+            (state, None) => Some(format!("its group is {}", state.word())),
+        })
     }
 
     fn group_row(&self, GroupSeen { group, kind, opens }: &GroupSeen) -> GroupRow {

@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use super::{Look, STEP, Steps, WALK_MAX};
 use crate::code;
 use crate::credit::{Credit, Turns};
+use crate::groups::GroupId;
 use crate::listings::{Along, Listings, Spot};
 use crate::place::Turn;
 use crate::records::{KeyId, Stored};
@@ -49,7 +50,12 @@ impl<S: Listings> Look<'_, S> {
             Vec::new()
         };
         let turns = Turns::new(self.credit(), lane.into_iter().map(|(_, key)| key));
-        Ok(self.walk_from(None, turns, at_most))
+        Ok(self.walk_from(Along::Order, None, turns, at_most))
+    }
+
+    /// The same of a group alone, as if it were open.
+    pub(super) fn walk_in(&self, group: GroupId, at_most: usize) -> Walk {
+        self.walk_from(Along::Group(group), None, Turns::new(self.credit(), []), at_most)
     }
 
     /// The first key in the order, without the lane, of those that ran, or of all.
@@ -59,12 +65,18 @@ impl<S: Listings> Look<'_, S> {
     ) -> Result<Option<Stored>, S::Error> {
         let before_all = (code::turn(Turn::Started(i64::MIN)) - 1, KeyId(i64::MAX));
         let turns = Turns::new(self.credit(), []);
-        let mut walk = self.walk_from(that_ran.then_some(before_all), turns, 1);
+        let mut walk = self.walk_from(Along::Order, that_ran.then_some(before_all), turns, 1);
         let first = walk.take(self, 1).await?;
         Ok(self.records(&first).await?.pop())
     }
 
-    fn walk_from(&self, behind: Option<Spot>, turns: Turns<KeyId>, at_most: usize) -> Walk {
+    fn walk_from(
+        &self,
+        along: Along,
+        behind: Option<Spot>,
+        turns: Turns<KeyId>,
+        at_most: usize,
+    ) -> Walk {
         let settings = &self.context.settings;
         let side = |along, before| Side {
             steps: Steps { behind, ..Steps::new(along) },
@@ -72,7 +84,7 @@ impl<S: Listings> Look<'_, S> {
             count: at_most.clamp(1, STEP),
             before,
         };
-        let mut sides = vec![side(Along::Order, i64::MAX)];
+        let mut sides = vec![side(along, i64::MAX)];
         if !settings.is_fair {
             let over = self.context.seconds().saturating_sub(settings.lease_seconds);
             sides.push(side(Along::ClassicHeld, code::turn(Turn::Started(over))));

@@ -48,7 +48,15 @@ impl<S: Listings> Look<'_, S> {
         let jobs: Vec<_> = records.filter_map(next).collect();
         let tasks: Vec<_> = jobs.iter().map(|(task, stored)| (stored.id, *task)).collect();
         let payloads = self.store.payloads(&tasks).await?;
-        let job = |((task, stored), payload): ((_, Stored), _)| Next {
+        let mut groups = Vec::with_capacity(jobs.len());
+        for (task, stored) in &jobs {
+            groups.push(match stored.record.group_of(task.fetcher()) {
+                Some(group) => self.group_of(group).await?,
+                None => None,
+            });
+        }
+        let job = |(((task, stored), payload), group): (((_, Stored), _), _)| Next {
+            group,
             key: stored.record.key.to_string(),
             fetcher: self.name(Task::fetcher(task)),
             run: run_of(task),
@@ -57,7 +65,7 @@ impl<S: Listings> Look<'_, S> {
             bumped: stored.place.lane.is_some() && self.has_lane(),
             payload: text_of(payload),
         };
-        Ok(jobs.into_iter().zip(payloads).map(job).collect())
+        Ok(jobs.into_iter().zip(payloads).zip(groups).map(job).collect())
     }
 
     pub(super) async fn turns(&mut self, keys: &[Key]) -> Result<Vec<Turn>, S::Error> {

@@ -9,6 +9,7 @@ use humantime::format_duration;
 use shiftboss_protocol::model::UnixSeconds;
 
 use super::{Look, QUEUE_MAX, STEP, Steps, run_of, seconds};
+use crate::groups::GroupId;
 use crate::listings::{Along, Listings};
 use crate::outcome_words::{in_words, of_code};
 use crate::reader::TasksWith;
@@ -23,6 +24,9 @@ use shiftboss_protocol::answers::{Retry, Task as Shown, TaskStatus, Tasks};
 const STEPS_MIN: usize = 20;
 const STEPS_FOR_EACH: usize = 10;
 
+/// Why a task waits whose key is ready.
+const ITS_TURN: &str = "its turn comes";
+
 /// The order in which tasks of all statuses are listed.
 const IN_TURN: [TaskStatus; 5] = [
     TaskStatus::InFlight,
@@ -36,6 +40,7 @@ const IN_TURN: [TaskStatus; 5] = [
 pub(super) struct Listing {
     status: TaskStatus,
     pub(super) fetcher: Option<FetcherId>,
+    group: Option<GroupId>,
     pub(super) since: UnixSeconds,
     /// One more than asked for: if it is reached, there are more.
     limit: usize,
@@ -45,7 +50,13 @@ pub(super) struct Listing {
 }
 
 impl Listing {
-    pub(super) fn wants(&self, fetcher: FetcherId) -> bool {
+    pub(super) fn wants(&self, record: &Record, task: Task) -> bool {
+        let out = record.flight.as_ref().filter(|flight| flight.task == task);
+        let of_task = || out.map_or_else(|| record.group_of(task.fetcher()), |it| it.before.group);
+        self.wants_of(task.fetcher()) && self.group.is_none_or(|only| of_task() == Some(only))
+    }
+
+    pub(super) fn wants_of(&self, fetcher: FetcherId) -> bool {
         self.fetcher.is_none_or(|only| only == fetcher)
     }
 
@@ -80,6 +91,7 @@ impl<S: Listings> Look<'_, S> {
         let mut listing = Listing {
             status,
             fetcher: fetcher.flatten(),
+            group: asked.group.as_deref().map(GroupId::of),
             since: asked.since.unwrap_or(i64::MIN),
             limit: count.saturating_add(1),
             tasks: Vec::new(),
@@ -117,12 +129,15 @@ impl<S: Listings> Look<'_, S> {
     async fn waiting(&mut self, listing: &mut Listing) -> Result<(), S::Error> {
         // For one fetcher, only its tasks among the next jobs.
         let mut left = if listing.fetcher.is_some() { QUEUE_MAX } else { listing.limit };
-        let mut walk = self.walk(left).await?;
+        let mut walk = match listing.group {
+            Some(group) => self.walk_in(group, left),
+            None => self.walk(left).await?,
+        };
         while left > 0 && listing.tasks.len() < listing.limit {
             let count = STEP.min(left);
             let step = walk.take(self, count).await?;
             for stored in self.records(&step).await? {
-                self.waiting_of(listing, &stored, "its turn comes").await?;
+                self.waiting_of(listing, &stored, ITS_TURN).await?;
             }
             left = if step.len() < count { 0 } else { left - count };
         }
@@ -160,7 +175,7 @@ impl<S: Listings> Look<'_, S> {
         let rows = rows.filter(|task| !self.context.is_going(*task));
         let mut tasks: Vec<Task> =
             next.into_iter().chain(rows.filter(|it| Some(*it) != next)).collect();
-        if record.singles.waiting > 0 && listing.wants(FetcherId::TASKS) {
+        if record.singles.waiting > 0 && listing.wants_of(FetcherId::TASKS) {
             let numbers = match record.singles {
                 ref it if it.waiting == 1 => it.first.into_iter().collect(),
                 _ => {
@@ -172,11 +187,16 @@ impl<S: Listings> Look<'_, S> {
             tasks.extend(singles.filter(|it| Some(*it) != next));
         }
         let since = self.last_start(record);
-        tasks.retain(|task| listing.wants(task.fetcher()));
+        tasks.retain(|task| listing.wants(record, *task));
         for task in tasks {
-            let again = expired_leases(record, task) > 0 && why == "its turn comes";
-            let reason = if again { "its lease expired" } else { why };
-            let shown = self.shown(listing, record, task, since, reason.to_owned());
+            let closed = match record.group_of(task.fetcher()).filter(|_| why == ITS_TURN) {
+                Some(group) => self.closed(group).await?,
+                None => None,
+            };
+            let lost = expired_leases(record, task) > 0 && why == ITS_TURN;
+            let lost = lost.then(|| "its lease expired".to_owned());
+            let reason = closed.or(lost).unwrap_or_else(|| why.to_owned());
+            let shown = self.shown(listing, record, task, since, reason);
             listing.tasks.push(shown);
         }
         Ok(())
@@ -189,7 +209,7 @@ impl<S: Listings> Look<'_, S> {
             for Stored { record, .. } in steps.records(self, STEP).await? {
                 let Some(flight) = &record.flight else { continue };
                 let started = seconds(flight.started);
-                let is_wanted = listing.wants(flight.task.fetcher()) && started >= listing.since;
+                let is_wanted = listing.wants(&record, flight.task) && started >= listing.since;
                 if is_wanted && record.is_in_flight(&self.context) {
                     let worker =
                         flight.holder.as_ref().map_or("a classic worker", |it| &*it.worker);
@@ -226,7 +246,7 @@ impl<S: Listings> Look<'_, S> {
         record: &Record,
     ) -> Result<(), S::Error> {
         for it in &record.extras.retries {
-            let is_wanted = listing.wants(it.task.fetcher()) && !self.context.is_going(it.task);
+            let is_wanted = listing.wants(record, it.task) && !self.context.is_going(it.task);
             let Some(due) = it.due.filter(|_| is_wanted) else { continue };
             let due = self.context.followed(due);
             let since = seconds(due.begun());
@@ -258,7 +278,7 @@ impl<S: Listings> Look<'_, S> {
         }
         dead.extend(self.singles(listing, SingleStatus::DeadLetter, 0).await?);
         for (Stored { record, .. }, task) in dead {
-            if listing.wants(task.fetcher()) && !self.context.is_going(task) {
+            if listing.wants(&record, task) && !self.context.is_going(task) {
                 let why = match record.dead_because(task) {
                     Some(DeadBecause::Payload) => "what it is cannot be read".to_owned(),
                     _ => format!("{} leases expired", expired_leases(&record, task)),
@@ -277,7 +297,7 @@ impl<S: Listings> Look<'_, S> {
         status: SingleStatus,
         behind: i64,
     ) -> Result<Vec<(Stored, Task)>, S::Error> {
-        if !listing.wants(FetcherId::TASKS) {
+        if !listing.wants_of(FetcherId::TASKS) {
             return Ok(Vec::new());
         }
         let found = self.store.singles(status, behind, STEP.max(listing.limit)).await?;

@@ -26,6 +26,9 @@ impl Memory {
         let (turn, listed) = (place.order.map(code::turn), record.listed());
         match along {
             Along::Order => turn.filter(|_| !place.classic_held),
+            Along::Group(group) => {
+                turn.filter(|_| place.group == Some(group) && !place.classic_held)
+            }
             Along::ClassicHeld => turn.filter(|_| place.classic_held),
             Along::Lane => place.lane.filter(|_| place.group.is_none()),
             Along::Out => record.flight.as_ref().map(|flight| flight.attempt.0),

@@ -103,9 +103,16 @@ pub fn told(reader: &dyn Reader, now: i64) -> Vec<String> {
     told.push(format!("{:?}", reader.turns(now, &keys.map(Key::stored)).unwrap()));
     told.extend(attempts(reader));
     for status in STATUSES.map(Some).into_iter().chain([None]) {
-        for (fetcher, count) in [(None, ALL), (None, 1), (Some("f"), ALL), (Some("@tasks"), ALL)] {
-            let fetcher = fetcher.map(str::to_owned);
-            let asked = TasksWith { status, fetcher, since: None, count };
+        for (fetcher, group, count) in [
+            (None, None, ALL),
+            (None, None, 1),
+            (Some("f"), None, ALL),
+            (Some("@tasks"), None, ALL),
+            (None, Some("g:y"), ALL),
+            (Some("g"), Some("g:x"), ALL),
+        ] {
+            let (fetcher, group) = (fetcher.map(str::to_owned), group.map(str::to_owned));
+            let asked = TasksWith { status, fetcher, group, since: None, count };
             told.push(format!("{asked:?}: {:?}", reader.tasks(now, &asked).unwrap()));
         }
     }

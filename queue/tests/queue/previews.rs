@@ -22,7 +22,7 @@ const DAY: i64 = 86_400;
 
 fn tasks(reader: &dyn Reader, now: i64, status: TaskStatus, fetcher: Option<&str>) -> i64 {
     let fetcher = fetcher.map(str::to_owned);
-    let asked = TasksWith { status: Some(status), fetcher, since: None, count: ALL };
+    let asked = TasksWith { status: Some(status), fetcher, group: None, since: None, count: ALL };
     reader.tasks(now, &asked).unwrap().tasks.len() as i64
 }
 
@@ -171,8 +171,13 @@ fn check(history: &[Step], is_fair: bool) -> Result<(), TestCaseError> {
             _ => break,
         }
     }
-    let asked =
-        TasksWith { status: Some(TaskStatus::InFlight), fetcher: None, since: None, count: ALL };
+    let asked = TasksWith {
+        status: Some(TaskStatus::InFlight),
+        fetcher: None,
+        group: None,
+        since: None,
+        count: ALL,
+    };
     let out = subject::reader(engine.store()).tasks(now, &asked).unwrap().tasks;
     let given: Vec<_> = given
         .into_iter()

@@ -79,7 +79,8 @@ impl At {
 
     /// `key fetcher.run, reason`
     fn tasks(&self, status: TaskStatus) -> Vec<String> {
-        let asked = TasksWith { status: Some(status), fetcher: None, since: None, count: 100 };
+        let asked =
+            TasksWith { status: Some(status), fetcher: None, group: None, since: None, count: 100 };
         let tasks = self.reader.tasks(self.now, &asked).unwrap().tasks.into_iter();
         tasks.map(|it| format!("{} {}.{}, {}", it.key, it.fetcher, it.run, it.reason)).collect()
     }

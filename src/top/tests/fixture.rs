@@ -8,8 +8,9 @@ use shiftboss_protocol::answers::FetcherRecord;
 use shiftboss_protocol::answers::live::{Daemon, DaemonMetrics, Health, Live};
 use shiftboss_protocol::answers::metrics::Counted;
 use shiftboss_protocol::answers::{
-    Ended, FetcherStatus, HeldKey, HeldKeys, Hold, HoldKind, Holding, Log, MinuteJobs, Next, Queue,
-    QueueStatus, Rows, Stats, StatsGroup, Task, TaskStatus, Tasks, Waiting,
+    Ended, FetcherStatus, GroupRow, GroupState, Groups, HeldKey, HeldKeys, Hold, HoldKind, Holding,
+    Log, MinuteJobs, Next, Queue, QueueStatus, Rows, Stats, StatsGroup, Task, TaskStatus, Tasks,
+    Waiting,
 };
 use shiftboss_queue::reader::Grouping;
 
@@ -81,6 +82,7 @@ pub fn empty() -> Picture {
         Some(Listed::Held(none())),
         tasks(TaskStatus::Failed),
         tasks(TaskStatus::DeadLetter),
+        Some(Listed::Groups(Groups::default())),
     ];
     let held = none();
     let mut picture = Picture { metrics: None, commits: None, held, found, ..picture() };
@@ -177,6 +179,7 @@ pub fn next(first: i64) -> Option<Listed> {
         key: format!("pkg-{at:05}"),
         fetcher: "links".to_owned(),
         run: 1,
+        group: None,
         last_started: (at > 2).then_some(NOW - 800_000 + at * 60),
         again: at == 4,
         bumped: false,
@@ -219,7 +222,26 @@ fn found() -> [Option<Listed>; Tab::ALL.len()] {
         Some(Listed::Held(held())),
         None,
         None,
+        Some(Listed::Groups(groups())),
     ]
+}
+
+fn groups() -> Groups {
+    let group = |name: &str, state, opens, reason: &str| GroupRow {
+        group: name.to_owned(),
+        state,
+        waiting: 12,
+        in_flight: 0,
+        opens,
+        reason: reason.to_owned(),
+    };
+    let (held, delayed) = (GroupState::Held, GroupState::Delayed);
+    let groups = vec![
+        group("host:a.example", held, None, "held by ann: it is down"),
+        group("host:b.example", delayed, Some(NOW + 90), "a worker asked for a pause"),
+        group("host:c.example", GroupState::Open, None, ""),
+    ];
+    Groups { counts: Vec::new(), groups, truncated: false }
 }
 
 pub fn state(picture: Picture) -> State {

@@ -7,6 +7,8 @@ use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::KeyCode::{self, Char, Down, End, Enter, Esc, PageDown};
 use ratatui::style::{Color, Modifier};
 
+use shiftboss_protocol::answers::{GroupCount, GroupState};
+
 use super::fixture::{EVIL, NOW, empty, frame, next, picture, state};
 use crate::lock::LockState;
 use crate::top::draw::draw;
@@ -236,6 +238,24 @@ fn intervals_and_the_end() {
     assert!(matches!(state.update(Event::Stop), Some(Effect::Quit)));
     assert!(press(&mut state, &[Esc]).is_none());
     assert!(matches!(type_in(&mut state, "q"), Some(Effect::Quit)));
+}
+
+/// Groups are among the lists where there are some, or where they are asked for; `H` holds the selected one, or ends its hold.
+#[test]
+fn groups_are_a_list() {
+    let mut shown = picture();
+    let count = GroupCount { state: GroupState::Open, groups: 3, waiting: 0 };
+    let mut state = state(picture());
+    assert!(!frame(&mut state, 100, 24).contains("9 Groups"));
+    shown.snapshot.queue.groups = vec![count];
+    see(&mut state, shown);
+    assert!(frame(&mut state, 100, 24).contains("9 Groups"));
+    press(&mut state, &[KeyCode::BackTab]);
+    assert!(state.tab == Tab::Groups && frame(&mut state, 100, 24).contains("host:b.example"));
+    type_in(&mut state, "H");
+    assert!(frame(&mut state, 100, 24).contains("Unhold the group host:a.example?"));
+    type_in(&mut state, "njH");
+    assert!(frame(&mut state, 100, 24).contains("Hold the group host:b.example?"));
 }
 
 /// Each key is in the help.

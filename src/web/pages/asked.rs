@@ -48,13 +48,14 @@ pub(super) const STATUSES: [(&str, &str, TaskStatus); 5] = [
 /// Names of what can be given, what it may be, and what is said of all else.
 type Bounds = (&'static [&'static str], fn(&str) -> bool, &'static str);
 
-const BOUNDS: [Bounds; 10] = [
+const BOUNDS: [Bounds; 11] = [
     (&["k", "q", "text"], |it| it.len() <= KEY_MAX_BYTES, "No key has more than 4096 bytes."),
     (
         &["f", "fetcher", "sort"],
         |it| it.len() <= NAME_BYTES_MAX,
         "No fetcher's name has more than 255 bytes.",
     ),
+    (&["g", "group"], |it| it.len() <= NAME_BYTES_MAX, "No group's name has more than 255 bytes."),
     (&["n"], |it| is_in(it, 1..=COUNT_MAX as u64), "n is a number from 1 to 1000."),
     (&["hours"], |it| is_in(it, 1..=HOURS_MAX), "hours is a number from 1 to 2160."),
     (
@@ -108,6 +109,7 @@ impl Asked {
             given.insert(name, value);
         }
         let (needed, what) = match path {
+            "/hold" if given.contains_key("g") => return Ok(Self(given)),
             "/key" | "/key.atom" | "/hold" | "/output" | "/api/v1/why" => ("k", "the key"),
             "/fetcher" => ("f", "the fetcher"),
             _ => return Ok(Self(given)),
@@ -156,9 +158,11 @@ impl Asked {
             "tasks" => Question::Tasks(TasksWith {
                 status: self.status(),
                 fetcher: self.text("fetcher"),
+                group: self.text("group"),
                 since,
                 count,
             }),
+            "groups" => Question::Groups(count),
             "held" => Question::Held(count),
             "log" => Question::Log(EndedAttempts {
                 outcomes: match (self.get("outcome"), known(self.get("outcome"))) {

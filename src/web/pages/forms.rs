@@ -1,4 +1,4 @@
-//! Pages that ask before something is changed: whether handing out is to be paused, and how long a key is to be held.
+//! Pages that ask before something is changed: whether handing out is to be paused, and how long a key or a group is to be held.
 
 use actix_web::http::StatusCode;
 use askama::Template;
@@ -6,7 +6,7 @@ use shiftboss_queue::reader::ReadResult;
 
 use super::Sight;
 use super::asked::Asked;
-use super::parts::{Frame, in_address, text};
+use super::parts::{Frame, group_address, in_address, text};
 
 /// Seconds of a hold, and what they are called.
 const TIMES: [(&str, &str); 5] = [
@@ -33,14 +33,18 @@ pub(super) fn pause(sight: &Sight<'_>, _: &Asked) -> ReadResult<(StatusCode, Pau
 #[template(path = "hold.html")]
 pub(super) struct Hold {
     frame: Frame,
-    key: String,
+    /// `k`: a key; `g`: a group, which may be held already.
+    of: &'static str,
+    name: String,
     back: String,
     times: [(&'static str, &'static str); 5],
 }
 
 pub(super) fn hold(sight: &Sight<'_>, asked: &Asked) -> ReadResult<(StatusCode, Hold)> {
-    let key = asked.get("k").to_owned();
-    let frame = sight.frame(&format!("Hold {}", text(&key)));
-    let back = format!("key?k={}", in_address(&key));
-    Ok((StatusCode::OK, Hold { frame, back, key, times: TIMES }))
+    let (of, name, back) = match (asked.get("g"), asked.get("k")) {
+        ("", key) => ("k", key, format!("key?k={}", in_address(key))),
+        (group, _) => ("g", group, group_address(group)),
+    };
+    let frame = sight.frame(&format!("Hold {}", text(name)));
+    Ok((StatusCode::OK, Hold { frame, of, name: name.to_owned(), back, times: TIMES }))
 }

@@ -118,8 +118,10 @@ fn numbers(queue: &QueueStatus, last_day: Option<&StatsGroup>, now: i64) -> Vec<
         numbers.push(Number { name: "hold rules", value, of: None });
     }
     let closed = status::closed_groups(queue);
-    if closed > 0 {
-        numbers.push(Number { name: "closed groups", value: closed.to_string(), of: None });
+    if !queue.groups.is_empty() {
+        let of = Part { text: "all groups".to_owned(), address: Some("groups".to_owned()) };
+        let (name, value) = ("closed groups", closed.to_string());
+        numbers.push(Number { name, value, of: Some(of) });
     }
     if queue.backed_off > 0 {
         numbers.push(with_list("backed off", "which are backed off", queue.backed_off, "held"));

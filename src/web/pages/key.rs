@@ -7,7 +7,7 @@ use shiftboss_queue::reader::{EndedAttempts, KEYS_BEFORE_IN_VIEWS, ReadResult};
 
 use super::Sight;
 use super::asked::Asked;
-use super::parts::{Frame, Grid, in_address, output, text};
+use super::parts::{Frame, Grid, hold_address, in_address, output, text};
 use crate::view::key::{find, sentences};
 use crate::view::listings::{self, HeldSet};
 use crate::view::table::Attempt;
@@ -58,7 +58,7 @@ pub(super) fn ask(sight: &Sight<'_>, asked: &Asked) -> ReadResult<(StatusCode, K
         can_retry: frame.can_act && !is_held && rows().any(is_ended),
         can_bump: frame.can_act && !is_held && !is_bumped && rows().next().is_some(),
         can_cancel: frame.can_act && can_stop,
-        hold: can_hold.then(|| format!("hold?k={}", in_address(key))),
+        hold: can_hold.then(|| hold_address("k", key)),
         can_unhold: frame.can_act && is_held,
         frame,
         is_known: why.is_some(),

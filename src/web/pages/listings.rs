@@ -1,4 +1,4 @@
-//! Pages that list keys: the next jobs, attempts, tasks with a status, held keys, and keys that were looked for. All have one template,
+//! Pages that list keys: the next jobs, attempts, tasks with a status or of a group, held keys, groups, and keys that were looked for. All have one template,
 //! which sorts and filters by the address alone; a script only saves the way.
 
 use actix_web::http::StatusCode;
@@ -8,7 +8,7 @@ use shiftboss_queue::reader::ReadResult;
 
 use super::Sight;
 use super::asked::{AMONG, Asked, COUNT_MAX, FOUND_MAX, STATUSES};
-use super::parts::{Frame, Grid, address, text};
+use super::parts::{Frame, Grid, address, hold_address, text};
 use crate::text::counted;
 use crate::view::listings::HeldSet;
 use crate::view::question::{Listed, Question, Turns};
@@ -37,7 +37,7 @@ struct Words {
 
 type Note = (String, Option<(String, String)>);
 
-pub(super) const PAGES: [&str; 5] = ["/queue", "/log", "/tasks", "/held", "/search"];
+pub(super) const PAGES: [&str; 6] = ["/queue", "/log", "/tasks", "/held", "/groups", "/search"];
 
 #[derive(Template)]
 #[template(path = "listing.html")]
@@ -97,7 +97,7 @@ pub(super) fn ask(
     if has_fetcher && !fetcher.is_empty() {
         table.retain_fetcher(fetcher);
     }
-    let kept = asked.given().filter(|(name, _)| ["q", "n", "before"].contains(name));
+    let kept = asked.given().filter(|(name, _)| ["q", "n", "before", "group"].contains(name));
     let kept = kept.map(|(name, value)| (name.to_owned(), value.to_owned()));
     let listing = Listing {
         frame: sight.frame(title).at(here),
@@ -172,8 +172,18 @@ fn words(found: &Listed, asked: &Asked, path: &str, status: &QueueStatus) -> Wor
         }
         Listed::Tasks(tasks) => {
             let (title, about) = of_status(asked.status());
-            let notes = all(tasks.truncated, "The first 1000");
+            let mut notes = all(tasks.truncated, "The first 1000");
+            let group = Some(asked.get("group")).filter(|it| !it.is_empty());
+            notes.extend(group.map(|group| {
+                let hold = Some((hold_address("g", group), "Hold it, or end its hold".to_owned()));
+                (format!("Of the group {}.", text(group)), hold)
+            }));
             Words { title, about: about.to_owned(), notes, ..Words::default() }
+        }
+        Listed::Groups(groups) => {
+            let about = "What keys have in common, and when the next job of each may start.";
+            let notes = all(groups.truncated, "The first 1000");
+            Words { title: "Groups", about: about.to_owned(), notes, ..Words::default() }
         }
         Listed::Held(held) => {
             let notes = all(held.truncated, "The last 1000");

@@ -173,6 +173,7 @@ impl Field {
             Kind::Text => field(class, text(None)),
             Kind::Key(key) => field("key", text(key_address(key))),
             Kind::Fetcher(name) => field("", text(Some(fetcher_address(name)))),
+            Kind::Group(name) => field("key", text(Some(group_address(name)))),
             Kind::Payload(payload) => field("payload", payload::parts(payload)),
             Kind::Time(second) => {
                 let title = Some(format!("{} UTC", time(*second)));
@@ -216,6 +217,16 @@ pub(super) fn key_address(key: &str) -> Option<String> {
 
 pub(super) fn fetcher_address(name: &str) -> String {
     format!("fetcher?f={}", in_address(name))
+}
+
+/// What waits for a group.
+pub(super) fn group_address(name: &str) -> String {
+    format!("tasks?status=waiting&group={}", in_address(name))
+}
+
+/// Where it is asked how long a key (`k`) or a group (`g`) is to be held.
+pub(super) fn hold_address(what: &str, name: &str) -> String {
+    format!("hold?{what}={}", in_address(name))
 }
 
 /// Where the output of a job is shown, if there is any; of that attempt alone, if its number is known.

@@ -33,6 +33,9 @@ const PLACES: &str =
 const IN_ORDER: &str = "(SELECT at, key FROM places WHERE kind = 1 AND (at, key) > ($1::int8, $2::int8) ORDER BY at, key LIMIT $3::int8)
     UNION ALL (SELECT at, key FROM places WHERE kind = 6 AND (at, key) > ($1, $2) ORDER BY at, key LIMIT $3)
     ORDER BY 1, 2 LIMIT $3";
+/// Keys of the group $1.
+const IN_GROUP: &str = "SELECT at, key FROM stands
+    WHERE grp = $1::int8 AND line = -2 AND (at, key) > ($2::int8, $3::int8) ORDER BY at, key LIMIT $4::int8";
 /// The same backward.
 const PLACES_BACK: &str =
     "SELECT at, key FROM places WHERE kind = $1 AND (at, key) < ($2::int8, $3::int8)
@@ -291,6 +294,7 @@ impl Listings for Moment {
         let ((at, KeyId(key)), count) = (behind.unwrap_or((end, KeyId(end))), limit(count));
         let ask = match along {
             Along::Order => ask!(IN_ORDER, at, key, count),
+            Along::Group(group) => ask!(IN_GROUP, group.0, at, key, count),
             Along::ClassicHeld => ask!(PLACES, HELD, at, key, count),
             Along::Out => ask!(PLACES, IN_FLIGHT, at, key, count),
             Along::Claimed => ask!(PLACES, CLAIMED, at, key, count),

@@ -25,6 +25,11 @@ use crate::{code, documents, standings};
 fn statement(along: Along) -> &'static str {
     match along {
         Along::Order => load::TURNS,
+        // Of the group ?4.
+        Along::Group(_) => {
+            "SELECT at, key FROM stands WHERE grp = ?4 AND line = -2 AND (at, key) > (?1, ?2)
+            ORDER BY at, key LIMIT ?3"
+        }
         Along::ClassicHeld => load::TURNS_HELD,
         Along::Lane => {
             "SELECT lane, key FROM extras WHERE lane IS NOT NULL AND (lane, key) > (?1, ?2)
@@ -189,6 +194,7 @@ impl Listings for Moment {
             Along::Run(fetcher, run) => {
                 self.connection().rows(sql, (at, key, most, fetcher.0, run), spot)?
             }
+            Along::Group(group) => self.connection().rows(sql, (at, key, most, group.0), spot)?,
             _ => self.connection().rows(sql, (at, key, most), spot)?,
         };
         if along == Along::Order {

@@ -92,7 +92,16 @@ fn ask_everything(path: &Path) {
         for fetcher in [None, Some("f"), Some("@tasks")] {
             let fetcher = fetcher.map(str::to_owned);
             reader
-                .tasks(NOW, &TasksWith { status: Some(status), fetcher, since: None, count: 99 })
+                .tasks(
+                    NOW,
+                    &TasksWith {
+                        status: Some(status),
+                        fetcher,
+                        group: None,
+                        since: None,
+                        count: 99,
+                    },
+                )
                 .unwrap();
         }
     }
