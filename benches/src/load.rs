@@ -35,6 +35,32 @@ pub struct Plan {
     pub requests: usize,
     /// Go on asking when there is no work: NOJOBS is what is measured.
     pub without_work: bool,
+    /// Whose tasks each connection takes, in turn; none: all take everybody's.
+    pub fetchers: Vec<String>,
+}
+
+impl Plan {
+    /// As workers ask that go on until the work or the time runs out.
+    #[must_use]
+    pub fn at(
+        sockets: Vec<PathBuf>,
+        protocol: Protocol,
+        connections: usize,
+        time: Duration,
+    ) -> Self {
+        let (one_request_each, requests, without_work) = (false, usize::MAX, false);
+        let fetchers = Vec::new();
+        Self {
+            sockets,
+            protocol,
+            connections,
+            one_request_each,
+            time,
+            requests,
+            without_work,
+            fetchers,
+        }
+    }
 }
 
 /// What was measured.
@@ -90,8 +116,11 @@ async fn drive(plan: &Plan) -> io::Result<Load> {
     let asked = Rc::new(Cell::new(0));
     let sockets = plan.sockets.iter().cycle().take(plan.connections);
     let workers: Vec<_> = sockets
-        .map(|socket| {
-            let worker = worker(plan.clone(), socket.clone(), until, Rc::clone(&asked));
+        .enumerate()
+        .map(|(at, socket)| {
+            let fetcher = plan.fetchers.get(at % plan.fetchers.len().max(1)).cloned();
+            let plan = Plan { fetchers: fetcher.into_iter().collect(), ..plan.clone() };
+            let worker = worker(plan, socket.clone(), until, Rc::clone(&asked));
             tokio::task::spawn_local(worker)
         })
         .collect();
@@ -114,6 +143,9 @@ async fn worker(
     let mut connection = None;
     while Instant::now() < until && asked.get() < plan.requests {
         asked.set(asked.get() + 1);
+        if let Some(fetcher) = plan.fetchers.first() {
+            request = of_fetcher(&request, fetcher);
+        }
         let begun = Instant::now();
         let mut stream = match connection.take() {
             Some(stream) => stream,
@@ -133,6 +165,12 @@ async fn worker(
         }
     }
     Ok(trips)
+}
+
+/// The same request for the tasks of one fetcher.
+fn of_fetcher(request: &[u8], fetcher: &str) -> Vec<u8> {
+    let text = String::from_utf8_lossy(request);
+    text.replace("fetchers=*", &format!("fetchers={fetcher}")).into_bytes()
 }
 
 /// Says one request, and reads the answer to it: until it is whole, or to the end of a connection

@@ -126,15 +126,7 @@ fn table(arguments: &Arguments) -> io::Result<()> {
 }
 
 fn drive(socket: PathBuf, connections: usize, time: Duration) -> io::Result<()> {
-    let load = load::run(&Plan {
-        sockets: vec![socket],
-        protocol: Protocol::Classic,
-        connections,
-        one_request_each: false,
-        time,
-        requests: usize::MAX,
-        without_work: false,
-    })?;
+    let load = load::run(&Plan::at(vec![socket], Protocol::Classic, connections, time))?;
     println!("{}", report::measured(&load));
     Ok(())
 }

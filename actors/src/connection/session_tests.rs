@@ -120,7 +120,7 @@ async fn requests_are_answered_in_order() {
     site.reader.read_to_string(&mut answers).await.unwrap();
     let unsupported =
         "ERROR unsupported this daemon has no such request; its HELLO lists those it has";
-    let queue = r#"{"database":"/db","daemon":{"pid":1,"database":"/db","input_dir":"/in","socket":"/sock","started":2},"daemon_unknown":null,"paused":false,"keys":[{"key":"b","fetcher":"@tasks","run":2,"last_started":null,"again":false,"bumped":false,"payload":"1"}],"truncated":false}"#;
+    let queue = r#"{"database":"/db","daemon":{"pid":1,"database":"/db","input_dir":"/in","socket":"/sock","started":2},"daemon_unknown":null,"paused":false,"keys":[{"key":"b","fetcher":"@tasks","run":2,"group":null,"last_started":null,"again":false,"bumped":false,"payload":"1"}],"truncated":false}"#;
     let expected = format!(
         "JOB 1 a 1\nOK\nJOB 2 b 1\nOK\nOK\nLOST\nOK\n{unsupported}\n{{\"accepted\":false}}\n{queue}\n\
         ERROR unknown the key c is unknown: no list has it, and it never ran\nERROR busy no\nOK\n"

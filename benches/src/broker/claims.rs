@@ -80,13 +80,13 @@ fn jobs(
 
 fn drive(stage: &Stage, server: &Server, protocol: Protocol) -> io::Result<Load> {
     let plan = Plan {
-        sockets: vec![server.socket.clone()],
-        protocol,
-        connections: WORKERS,
-        one_request_each: false,
-        time: Duration::from_secs(stage.setting.seconds),
         requests: WARM_UP,
-        without_work: false,
+        ..Plan::at(
+            vec![server.socket.clone()],
+            protocol,
+            WORKERS,
+            Duration::from_secs(stage.setting.seconds),
+        )
     };
     load::run(&plan)?;
     load::run(&Plan { requests: usize::MAX, ..plan })

@@ -43,13 +43,8 @@ fn half_done(stage: &Stage, home: &Path, tasks: usize) -> io::Result<()> {
     let mut server = Server::shiftboss(stage.program, home, &[])?;
     server.fill(tasks)?;
     load::run(&Plan {
-        sockets: vec![server.socket.clone()],
-        protocol: server.protocol,
-        connections: WORKERS,
-        one_request_each: false,
-        time: WORK_MAX,
         requests: tasks / 2,
-        without_work: false,
+        ..Plan::at(vec![server.socket.clone()], server.protocol, WORKERS, WORK_MAX)
     })?;
     server.stop()
 }

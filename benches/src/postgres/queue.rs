@@ -84,13 +84,13 @@ impl Daemons {
 
     pub fn run(&self, workers: usize, time: Duration, requests: usize) -> io::Result<Load> {
         load::run(&Plan {
-            sockets: self.servers.iter().map(|server| server.socket.clone()).collect(),
-            protocol: self.servers[0].protocol,
-            connections: workers,
-            one_request_each: false,
-            time,
             requests,
-            without_work: false,
+            ..Plan::at(
+                self.servers.iter().map(|server| server.socket.clone()).collect(),
+                self.servers[0].protocol,
+                workers,
+                time,
+            )
         })
     }
 

@@ -1,5 +1,6 @@
 //! The rows of the table, by what they measure. Each gives [`Figure`]s, and knows its targets.
 
+mod groups;
 mod latency;
 mod loading;
 mod pages;
@@ -49,4 +50,5 @@ pub const GROUPS: &[(&[u32], Group)] = &[
     (&[16, 17], worker::rows),
     (&[18, 19], pages::rows),
     (&[20], simulation::rows),
+    (&[21, 22, 23, 24, 25], groups::rows),
 ];

@@ -36,13 +36,13 @@ pub fn rows(setting: &Setting) -> io::Result<Vec<Figure>> {
     let server = Server::shiftboss(&setting.program, home.path(), &[])?;
     // So that there is something to be seen of what ended.
     load::run(&Plan {
-        sockets: vec![server.socket.clone()],
-        protocol: server.protocol,
-        connections: 8,
-        one_request_each: false,
-        time: Duration::from_secs(setting.seconds),
         requests: 200_000,
-        without_work: false,
+        ..Plan::at(
+            vec![server.socket.clone()],
+            server.protocol,
+            8,
+            Duration::from_secs(setting.seconds),
+        )
     })?;
     let page = Page::start(&setting.program, home.path())?;
     let mut figures = looks(&page, setting.largest)?;

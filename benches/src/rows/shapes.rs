@@ -106,13 +106,8 @@ fn rates(setting: &Setting, shape: Shape, size: usize) -> io::Result<(f64, f64)>
 
 fn drive(server: &Server, without_work: bool) -> io::Result<f64> {
     let load = load::run(&Plan {
-        sockets: vec![server.socket.clone()],
-        protocol: server.protocol,
-        connections: 8,
-        one_request_each: false,
-        time: TIME,
-        requests: usize::MAX,
         without_work,
+        ..Plan::at(vec![server.socket.clone()], server.protocol, 8, TIME)
     })?;
     Ok(load.rate)
 }

@@ -12,7 +12,7 @@ use crate::report::{Figure, measured, ms, per_second};
 use crate::servers::{Server, new_home};
 
 /// Jobs for a server that is measured for a few seconds; beanstalkd syncs each of them.
-const JOBS: usize = 400_000;
+pub(super) const JOBS: usize = 400_000;
 const JOBS_SYNCED: usize = 40_000;
 
 /// When keys ran that ran before.
@@ -158,13 +158,13 @@ fn measure(
     one_request_each: bool,
 ) -> io::Result<Load> {
     load::run(&Plan {
-        sockets: vec![server.socket.clone()],
-        protocol: server.protocol,
-        connections,
         one_request_each,
-        time: Duration::from_secs(setting.seconds),
-        requests: usize::MAX,
-        without_work: false,
+        ..Plan::at(
+            vec![server.socket.clone()],
+            server.protocol,
+            connections,
+            Duration::from_secs(setting.seconds),
+        )
     })
 }
 
@@ -201,7 +201,7 @@ fn compared(
     }
 }
 
-fn against_rate(
+pub(super) fn against_rate(
     row: u32,
     what: &str,
     ours: &Load,

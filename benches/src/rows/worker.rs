@@ -51,15 +51,12 @@ fn drive(setting: &Setting, protocol: Protocol) -> io::Result<Load> {
     let home = new_home()?;
     let mut server = Server::shiftboss(&setting.program, home.path(), &[])?;
     server.fill(JOBS)?;
-    load::run(&Plan {
-        sockets: vec![server.socket.clone()],
+    load::run(&Plan::at(
+        vec![server.socket.clone()],
         protocol,
-        connections: SLOTS,
-        one_request_each: false,
-        time: Duration::from_secs(setting.seconds),
-        requests: usize::MAX,
-        without_work: false,
-    })
+        SLOTS,
+        Duration::from_secs(setting.seconds),
+    ))
 }
 
 fn commands(

@@ -31,8 +31,7 @@ impl<S: Records> Engine<S> {
         self.begin(&Outset { only_reads: true, ..Outset::default() }).await?;
         self.in_batch(now, async |it| {
             it.only_reads = true;
-            let has_groups = it.next_opening().await?.is_some();
-            Ok(has_groups || !it.store.next(From::Dues, None, 1).await?.is_empty())
+            Ok(!it.store.next(From::Dues, None, 1).await?.is_empty())
         })
         .await
     }
@@ -51,7 +50,7 @@ impl<S: Records> Batch<'_, S> {
         // What came due while no daemon ran is handled in the order in which it came due.
         next.sort_by_key(|stored| stored.place.due);
         self.wake_each(next);
-        Ok(is_more || by == 0 && self.follow_groups().await?)
+        Ok(is_more)
     }
 
     /// Ends the holds and delays that are over, of a bounded number of keys, and forgets old ones.

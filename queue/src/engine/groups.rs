@@ -181,7 +181,7 @@ impl<S: Records> Batch<'_, S> {
         self.see(id);
     }
 
-    /// After a start or a reload some more of the groups that wait are looked at: their limits may be others, and a clock
+    /// After a start or a reload, some more of the groups that wait are looked at: their limits may be others, and a clock
     /// that was set while no daemon ran closes none for longer than these. Returns whether there are more.
     pub(super) async fn follow_groups(&mut self) -> StoreResult<bool> {
         if !self.has_groups() {

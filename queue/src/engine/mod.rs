@@ -72,6 +72,8 @@ pub struct Engine<S> {
     followed: Millis,
     /// There may be more edits by other programs.
     is_edited: bool,
+    /// Groups have to be [looked at](Batch::follow_groups), as after each start.
+    must_follow: bool,
 }
 
 /// A cache from batch to batch; it may be dropped at any time.
@@ -132,8 +134,9 @@ impl<S: Records> Engine<S> {
     pub fn new(store: S, settings: Settings) -> Self {
         let (settings, header) = (Arc::new(settings), Header::default());
         let (memo, news, ends) = (Memo::default(), News::default(), Vec::new());
-        let (followed, is_edited) = (0, false);
-        Self { store, settings, own: None, header, memo, news, ends, followed, is_edited }
+        let (followed, is_edited, must_follow) = (0, false, true);
+        let own = None;
+        Self { store, settings, own, header, memo, news, ends, followed, is_edited, must_follow }
     }
 
     pub fn is_paused(&self) -> bool {
@@ -256,6 +259,7 @@ impl<S: Records> Engine<S> {
         now: Millis,
         work: impl AsyncFnOnce(&mut Batch<'_, S>) -> StoreResult<T>,
     ) -> StoreResult<T> {
+        let must_follow = self.must_follow;
         match Batch::new(self, now).work(work).await {
             Ok((done, ends, news)) => {
                 self.ends.extend(ends);
@@ -264,6 +268,7 @@ impl<S: Records> Engine<S> {
             }
             Err(error) => {
                 self.store.roll_back().await;
+                self.must_follow = must_follow;
                 // The store returns the header again with the next begin.
                 self.memo = Memo::default();
                 Err(error)
@@ -287,6 +292,7 @@ struct Batch<'a, S> {
     only_reads: bool,
     /// No other daemon's batch runs at the same time.
     is_alone: bool,
+    must_follow: &'a mut bool,
     /// There are edits by other programs that were not carried out yet.
     is_edited: bool,
     /// The next keys of the store, until something is written.
@@ -302,7 +308,7 @@ struct Batch<'a, S> {
 
 impl<'a, S: Records> Batch<'a, S> {
     fn new(engine: &'a mut Engine<S>, now: Millis) -> Self {
-        let Engine { store, settings, own, header, memo, is_edited, .. } = engine;
+        let Engine { store, settings, own, header, memo, is_edited, must_follow, .. } = engine;
         let mut context = header.context(memo.settings.as_ref().unwrap_or(settings), now);
         context.holds = memo.holds.clone();
         if memo.names.is_empty() {
@@ -322,6 +328,7 @@ impl<'a, S: Records> Batch<'a, S> {
             only_reads: false,
             is_alone: false,
             is_edited: *is_edited,
+            must_follow,
             ahead: Ahead::default(),
             groups: Groups::default(),
             ended: Vec::new(),

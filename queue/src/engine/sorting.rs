@@ -1,6 +1,6 @@
 //! Sorting tasks into groups anew, in steps, when the configuration sorts them otherwise than the last one did: new tasks
-//! are sorted as they come. Until all are, others still stand in their former groups. Before that, groups that wait are
-//! looked at, because their limits may be other ones.
+//! are sorted as they come. Until all are, others still stand in their former groups. Before that, and after each start, groups
+//! that wait are looked at, because their limits may be other ones.
 
 use std::sync::Arc;
 
@@ -39,6 +39,12 @@ pub(super) struct Sorter {
     keys: i64,
 }
 
+impl Sorted {
+    fn sorting(&self) -> Sorting {
+        if self.is_done { Sorting::Done } else { Sorting::Keys }
+    }
+}
+
 impl<S: Records> Batch<'_, S> {
     /// The daemon goes on with other groups, and so do all that share its queue.
     pub(super) async fn set_groups(&mut self, SetGroups(groups): SetGroups) -> StoreResult<()> {
@@ -65,8 +71,8 @@ impl<S: Records> Batch<'_, S> {
             }
             self.memo.sorting = Some(match noted {
                 None if rules.is_empty() => Sorting::Done,
-                Some(it) if it.rules == *rules && it.is_done => Sorting::Done,
-                Some(it) if it.rules == *rules => Sorting::Keys,
+                _ if *self.must_follow => Sorting::Groups,
+                Some(it) if it.rules == *rules => it.sorting(),
                 _ => Sorting::Groups,
             });
         }
@@ -90,9 +96,14 @@ impl<S: Records> Batch<'_, S> {
         if self.follow_groups().await? {
             return Ok(());
         }
-        let noted = self.document(&SORTED, SORTED.name()).await?;
+        *self.must_follow = false;
+        let noted = self.document(&SORTED, SORTED.name()).await?.unwrap_or_default();
         let rules = &self.context.settings.groups;
-        let is_sorted = noted.is_some_and(|it| it.is_done && it.rules.sorts_like(rules));
+        if noted.rules == *rules {
+            self.memo.sorting = Some(noted.sorting());
+            return Ok(());
+        }
+        let is_sorted = noted.is_done && noted.rules.sorts_like(rules);
         self.note_sorting(if is_sorted { Sorting::Done } else { Sorting::Keys }).await
     }
 

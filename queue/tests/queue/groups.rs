@@ -37,7 +37,7 @@ release 1; lease -> nothing
 opens -> opens in 10000
 pass 9; lease -> nothing
 opens -> opens in 1000
-restart; pass 1; lease -> job 2 a slow
+restart; wake; pass 1; lease -> job 2 a slow
 pass 10; lease -> job 3 b slow
 ## time opens it for workers that wait, too
 list f.1 a=slow b=slow; lease; pass 10; work -> true
@@ -47,7 +47,7 @@ pass 10; lease -> job 2 b slow
 list f.2 a=slow; done 1 0; clock 1000; lease -> nothing
 pass 10; lease -> job 3 a slow
 ## set while no daemon runs
-list f.1 a=slow b=slow; lease; restart; at -5000; follow; lease -> nothing
+list f.1 a=slow b=slow; lease; restart; at -5000; follow; wake; lease -> nothing
 pass 10; lease -> job 2 b slow
 ## bumped keys and tried ones keep to their groups
 list f.1 a=one b=one c=two; lease -> job 1 a one

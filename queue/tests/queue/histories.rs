@@ -251,7 +251,9 @@ pub fn check(mut history: Vec<Step>, stores: Vec<Store>) -> Result<(), TestCaseE
     model.now = NOW;
     // As a daemon begins: it is noted by which rules an empty queue is sorted into groups.
     let first = engines[0].as_mut().unwrap();
-    ready(first.apply(NOW * 1_000, vec![EndHolds.into()])).unwrap();
+    for _ in 0..3 {
+        ready(first.apply(NOW * 1_000, vec![EndHolds.into()])).unwrap();
+    }
     model.perform(&EndHolds.into());
     for (turn, step) in history.into_iter().enumerate() {
         model.daemon = turn % engines.len();
@@ -280,6 +282,10 @@ pub fn check(mut history: Vec<Step>, stores: Vec<Store>) -> Result<(), TestCaseE
             Step::Restart => {
                 restart(engine);
                 model.restarted();
+                model.follow_groups();
+                let engine = engine.as_mut().unwrap();
+                ready(engine.apply(model.now * 1_000, vec![EndHolds.into()])).unwrap();
+                model.perform(&EndHolds.into());
             }
             Step::Edit(key, last) => {
                 let engine = engine.as_mut().unwrap();

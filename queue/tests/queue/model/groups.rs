@@ -85,24 +85,29 @@ impl Model {
         starts.chain(ends).for_each(|at| *at = now.min(*at));
     }
 
-    /// After a start, those of groups that time opens are.
+    /// After a start, those of groups that are closed are, and of those that have jobs out.
     pub fn follow_groups(&mut self) {
-        let timed = ["x", "y"].into_iter().filter(|group| {
-            let out = self.out.iter().any(|out| out.group.as_deref() == Some(*group));
-            !(self.is_open(group) || *group == "x" && out)
-        });
-        timed.collect::<Vec<_>>().into_iter().for_each(|group| self.notice(group));
+        for group in ["x", "y"] {
+            if self.out.iter().any(|out| out.group.as_deref() == Some(group))
+                || !self.is_open(group)
+            {
+                self.notice(group);
+                self.see_group(group);
+            }
+        }
+    }
+
+    pub fn see_groups(&mut self) {
+        ["x", "y"].into_iter().for_each(|group| self.see_group(group));
     }
 
     /// What is over is forgotten when it is seen that a group is open.
-    pub fn see_groups(&mut self) {
-        for group in ["x", "y"] {
-            if self.is_open(group) {
-                self.groups.ends.remove(group);
-            }
-            if group == "x" && self.is_open(group) {
-                self.groups.starts.remove(group);
-            }
+    fn see_group(&mut self, group: &str) {
+        if self.is_open(group) {
+            self.groups.ends.remove(group);
+        }
+        if group == "x" && self.is_open(group) {
+            self.groups.starts.remove(group);
         }
     }
 
