@@ -104,7 +104,8 @@ pub fn own(member: Option<&str>, name: &str) -> String {
 #[serde(default)]
 pub struct Sorted {
     pub rules: GroupRules,
-    pub is_done: bool,
+    /// All tasks that came before them are, too.
+    pub is_sorted: bool,
     /// How many keys are sorted by now.
     pub keys: i64,
 }

@@ -95,6 +95,14 @@ pub struct Limits {
     pub asked_max: Option<Millis>,
 }
 
+impl Limits {
+    /// The longest time that a worker may ask for, in seconds.
+    pub fn asked_seconds(&self) -> u32 {
+        let seconds = self.asked_max.unwrap_or(ASKED_MAX).div_euclid(1_000);
+        u32::try_from(seconds).unwrap_or(u32::MAX)
+    }
+}
+
 /// One table: a kind of group.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Table {

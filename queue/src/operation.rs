@@ -388,6 +388,7 @@ impl Operation {
             | Self::Bump(_)
             | Self::Unhold(_)
             | Self::UnholdAll(_)
+            | Self::UnholdGroup(_)
             | Self::EndHolds(_)
             | Self::SetGroups(_)
             | Self::SetPaused(_)

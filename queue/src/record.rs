@@ -111,6 +111,8 @@ pub struct Before {
     pub ahead: Option<UnixSeconds>,
     /// The group that it counts in; this is not restored.
     pub group: Option<GroupId>,
+    /// With a group, by how much the clock had been [set](crate::context::Context::clock) at its start.
+    pub clock: Millis,
 }
 
 /// The written form, without names to save space: each hand-out writes one.
@@ -119,12 +121,13 @@ type Short = (
     Option<Attempt>,
     Option<Bump>,
     Option<UnixSeconds>,
-    Option<GroupId>,
+    Option<(GroupId, Millis)>,
 );
 
 impl From<Before> for Short {
-    fn from(Before { last, served, bump, ahead, group }: Before) -> Self {
-        (last.map(|it| (it.started, it.finished, it.exit_code)), served, bump, ahead, group)
+    fn from(Before { last, served, bump, ahead, group, clock }: Before) -> Self {
+        let last = last.map(|it| (it.started, it.finished, it.exit_code));
+        (last, served, bump, ahead, group.map(|group| (group, clock)))
     }
 }
 
@@ -132,7 +135,8 @@ impl From<Short> for Before {
     fn from((last, served, bump, ahead, group): Short) -> Self {
         let last =
             last.map(|(started, finished, exit_code)| LastRun { started, finished, exit_code });
-        Self { last, served, bump, ahead, group }
+        let (group, clock) = group.map_or((None, 0), |(group, clock)| (Some(group), clock));
+        Self { last, served, bump, ahead, group, clock }
     }
 }
 

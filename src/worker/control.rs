@@ -6,18 +6,23 @@
 
 use std::cell::Cell;
 use std::ffi::OsString;
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
+use rustix::fs::OFlags;
 use shiftboss_protocol::verbs::{ASKED_SECONDS_MAX, Asks};
 use tempfile::TempPath;
 use tracing::warn;
 
 use crate::runner::payload::file_to_write;
+use crate::text::cut;
 
 /// What a longer file has behind that is not read.
 const FILE_BYTES_MAX: u64 = 64 * 1024;
+/// What of a line that is unknown is said.
+const LINE_SHOWN: usize = 100;
 /// For how long a delay holds if the command does not say.
 const DELAY_LASTS: &str = "1day";
 
@@ -40,22 +45,32 @@ impl Control {
     /// What the command asked for that has just ended.
     pub fn asks(&self, key: &str) -> Asks {
         let Some((path, _file)) = self.file.take() else { return Asks::NOTHING };
-        let text = read(&path).unwrap_or_default();
-        let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
-        lines.fold(Asks::NOTHING, |asks, line| match asked(asks, line) {
-            Some(asks) => asks,
-            None => {
-                warn!(key, line, "A command asked for what is unknown: see SHIFTBOSS_CONTROL.");
-                asks
+        let unread = |error: &io::Error| warn!(key, %error, "SHIFTBOSS_CONTROL cannot be read.");
+        let text = read(&path).inspect_err(unread).unwrap_or_default();
+        let (mut asks, mut unknown) = (Asks::NOTHING, None);
+        for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
+            match asked(asks, line) {
+                Some(more) => asks = more,
+                None => unknown = unknown.or(Some(line)),
             }
-        })
+        }
+        if let Some(line) = unknown {
+            let line = cut(line, LINE_SHOWN);
+            warn!(key, line, "A command asked for what is unknown: see SHIFTBOSS_CONTROL.");
+        }
+        asks
     }
 }
 
-/// By its path: a command may have put another file there.
+/// By its path: a command may have put another file there, or what is no file.
 fn read(path: &Path) -> io::Result<String> {
+    let flags = (OFlags::NONBLOCK | OFlags::NOFOLLOW).bits().cast_signed();
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
     let mut bytes = Vec::new();
-    File::open(path)?.take(FILE_BYTES_MAX).read_to_end(&mut bytes)?;
+    file.take(FILE_BYTES_MAX).read_to_end(&mut bytes)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
@@ -87,6 +102,8 @@ fn seconds(text: &str) -> Option<u64> {
 mod tests {
     use std::fs;
 
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+
     use super::*;
 
     #[test]
@@ -115,6 +132,10 @@ mod tests {
         fs::write(&other, "group-wait=1").unwrap();
         fs::rename(&other, &path).unwrap();
         assert_eq!(control.asks("a").group_wait, Some(1));
+        let path = control.begin().unwrap();
+        fs::remove_file(&path).unwrap();
+        mknodat(CWD, Path::new(&path), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        assert_eq!(control.asks("a"), Asks::NOTHING);
         let path = control.begin().unwrap();
         fs::write(&path, "group-delay=5\nforget-group").unwrap();
         let right = Asks { group_delay: Some((5, 86_400)), forget_group: true, ..Asks::NOTHING };

@@ -22,6 +22,8 @@ const ERROR_PAUSE: Duration = Duration::from_secs(2);
 const OPENING_SOON: Duration = Duration::from_secs(3_600);
 /// When to look again if a group is open by now, and there was still no job.
 const OPENED: Duration = Duration::from_millis(250);
+/// How soon a worker that was told to come later is served, in milliseconds.
+const LATER_MS: u64 = 20;
 /// Most workers that one batch serves; the first batch serves one.
 const SERVED_AT_ONCE_MAX: usize = 64;
 
@@ -129,8 +131,12 @@ impl StorageActor {
                 // If the worker has just given up, the job is dropped, and so undone.
                 waiter.reply.send(Ok(work));
             }
-            // With `Later` a deletion must make progress first; its next step wakes the workers.
-            Ok(Dispatched::Nothing | Dispatched::Later) => self.waiting.put_back(number, waiter),
+            Ok(Dispatched::Nothing) => self.waiting.put_back(number, waiter),
+            // A deletion must make progress first, or more groups may be due than one batch opens.
+            Ok(Dispatched::Later) => {
+                self.waiting.put_back(number, waiter);
+                self.look_when_opened(ctx, Some(LATER_MS));
+            }
             Err(_) => {
                 self.waiting.put_back(number, waiter);
                 self.waiting.pause = Some(Instant::now() + ERROR_PAUSE);

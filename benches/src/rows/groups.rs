@@ -26,14 +26,6 @@ const FETCHERS: usize = 1_000;
 const OF_EACH: usize = 300;
 const WAIT: Duration = Duration::from_millis(50);
 
-pub fn rows(setting: &Setting) -> io::Result<Vec<Figure>> {
-    let mut figures = grouped(setting)?;
-    figures.push(closed(setting)?);
-    figures.push(due_at_once(setting)?);
-    figures.push(routed(setting)?);
-    Ok(figures)
-}
-
 fn of_groups(setting: &Setting, home: &Path, by: &str, limit: &str) -> io::Result<Server> {
     let rules = format!("[[group]]\nname = 'bench'\nby = {{regex = '{by}'}}\n{limit}\n");
     fs::write(home.join("groups.toml"), rules)?;
@@ -48,7 +40,7 @@ fn drive(setting: &Setting, server: &Server, connections: usize) -> io::Result<L
     load::run(&plan(server, connections, Duration::from_secs(setting.seconds)))
 }
 
-fn grouped(setting: &Setting) -> io::Result<Vec<Figure>> {
+pub fn grouped(setting: &Setting) -> io::Result<Vec<Figure>> {
     let rate = |by: Option<&str>, jobs| {
         let home = new_home()?;
         let mut server = match by {
@@ -91,7 +83,7 @@ fn grouped(setting: &Setting) -> io::Result<Vec<Figure>> {
 }
 
 /// What other keys cost, beside a group that is closed.
-fn closed(setting: &Setting) -> io::Result<Figure> {
+pub fn closed(setting: &Setting) -> io::Result<Vec<Figure>> {
     let rate = |closed: usize| {
         let home = new_home()?;
         let mut server = of_groups(setting, home.path(), "^packages", "max_in_flight = 1")?;
@@ -109,11 +101,11 @@ fn closed(setting: &Setting) -> io::Result<Figure> {
     let (alone, size) = (rate(0)?, setting.largest / 10 * 9);
     let beside = rate(size)?;
     let what = format!("DONE+next of keys without a group, beside {size} of one that is full");
-    Ok(against_rate(23, &what, &beside, "without those", alone.rate, 0.5, "0.5x"))
+    Ok(vec![against_rate(23, &what, &beside, "without those", alone.rate, 0.5, "0.5x")])
 }
 
 /// All keys ran once, and wait for groups of their own; then so long no daemon runs that time opens all.
-fn due_at_once(setting: &Setting) -> io::Result<Figure> {
+pub fn due_at_once(setting: &Setting) -> io::Result<Vec<Figure>> {
     let home = new_home()?;
     let limit = format!("delay = '{}s'", DELAY.as_secs());
     let mut server = of_groups(setting, home.path(), EACH, &limit)?;
@@ -130,18 +122,18 @@ fn due_at_once(setting: &Setting) -> io::Result<Figure> {
     thread::sleep(DELAY);
     let server = of_groups(setting, home.path(), EACH, &limit)?;
     let load = drive(setting, &server, 6)?;
-    Ok(Figure {
+    Ok(vec![Figure {
         row: 24,
         what: format!("a worker's wait, 6 workers, when {} groups are due at once", setting.list),
         measured: measured(&load),
         compared: String::new(),
         target: "p99 50 ms",
         met: Some(load.trip(0.99) <= WAIT),
-    })
+    }])
 }
 
 /// A worker for each of a thousand fetchers, beside as many for all.
-fn routed(setting: &Setting) -> io::Result<Figure> {
+pub fn routed(setting: &Setting) -> io::Result<Vec<Figure>> {
     let rate = |is_routed: bool| {
         let home = new_home()?;
         let names: Vec<String> = (0..FETCHERS).map(|at| format!("f{at}")).collect();
@@ -153,12 +145,11 @@ fn routed(setting: &Setting) -> io::Result<Figure> {
         server.wait(|it| Ok(it.status()?["rows"]["pending"] == FETCHERS * OF_EACH))?;
         server.protocol = Protocol::Leased;
         let fetchers = if is_routed { names } else { Vec::new() };
-        // The first requests have all keys find their lines.
-        load::run(&Plan {
-            requests: FETCHERS,
-            fetchers: fetchers.clone(),
-            ..plan(&server, FETCHERS, Duration::from_secs(300))
-        })?;
+        // The first worker of each has its keys find their line.
+        for name in &fetchers {
+            let first = plan(&server, 1, Duration::from_secs(60));
+            load::run(&Plan { requests: 1, fetchers: vec![name.clone()], ..first })?;
+        }
         load::run(&Plan {
             fetchers,
             ..plan(&server, FETCHERS, Duration::from_secs(setting.seconds))
@@ -169,5 +160,5 @@ fn routed(setting: &Setting) -> io::Result<Figure> {
     let mut figure =
         against_rate(25, &what, &of_each, "as many for all fetchers", of_all.rate, 0.9, "0.9x");
     figure.compared.push_str(&format!(" (p99 {})", ms(of_all.trip(0.99))));
-    Ok(figure)
+    Ok(vec![figure])
 }

@@ -50,5 +50,8 @@ pub const GROUPS: &[(&[u32], Group)] = &[
     (&[16, 17], worker::rows),
     (&[18, 19], pages::rows),
     (&[20], simulation::rows),
-    (&[21, 22, 23, 24, 25], groups::rows),
+    (&[21, 22], groups::grouped),
+    (&[23], groups::closed),
+    (&[24], groups::due_at_once),
+    (&[25], groups::routed),
 ];

@@ -91,7 +91,9 @@ impl<S: Records> Batch<'_, S> {
     /// requests, and flushing the batch first would make them look up the next keys again. So its changes are only seen
     /// by the next look.
     pub(super) async fn next_hold_end(&mut self) -> StoreResult<Option<u64>> {
-        let is_due = self.is_sorting() || self.is_pass_due();
+        // Groups open although nobody asks for their keys: `status` counts them.
+        let has_due_groups = self.next_opening().await? == Some(0);
+        let is_due = self.is_sorting() || self.is_pass_due() || has_due_groups;
         if is_due || !self.ahead_of_now(1).await?.is_empty() {
             return Ok(Some(0));
         }

@@ -13,13 +13,14 @@ use crate::record::{Flight, Millis, Record};
 use crate::records::{FIRST_OPENING, GroupChange, Name, Opens, Records, StoreResult, Stored};
 use crate::rules::groups::{Group, Hold, Opening};
 use shiftboss_protocol::model::{Attempt, IDLE_COUNT_MAX};
-use shiftboss_protocol::verbs::Asks;
+use shiftboss_protocol::verbs::{ASKED_SECONDS_MAX, Asks};
 
 /// A job that is out and counts in a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Job {
     attempt: Attempt,
     group: GroupId,
+    /// In steady time.
     started: Millis,
 }
 
@@ -37,7 +38,8 @@ impl Footprint {
     pub(super) fn of(record: &Record, place: &Place) -> Self {
         let job = record.flight.as_ref().and_then(|flight| {
             let Flight { attempt, started, before, .. } = flight;
-            Some(Job { attempt: *attempt, group: before.group?, started: *started })
+            let started = started.saturating_sub(before.clock);
+            Some(Job { attempt: *attempt, group: before.group?, started })
         });
         let rows = record.rows.iter().filter_map(|row| row.group);
         let tasks = rows.chain(record.singles.group).collect();
@@ -61,8 +63,18 @@ pub(super) struct Step {
 struct Loaded {
     group: Group,
     limits: Limits,
+    /// When it was loaded, and now.
+    was: Opening,
     opening: Opening,
     is_changed: bool,
+}
+
+impl Loaded {
+    /// Keys that wait for it may go now, or know by now when they may.
+    fn brings_work(&self) -> bool {
+        let comes = self.opening == Opening::Open || self.opening.due().is_some();
+        self.is_changed && self.group.waiting > 0 && comes && self.opening != self.was
+    }
 }
 
 /// See the module.
@@ -109,7 +121,7 @@ impl<S: Records> Batch<'_, S> {
         let steady = self.context.steady();
         let is_same = before.job == now.job;
         if let Some(Job { group, started, .. }) = before.job.filter(|_| !is_same) {
-            let took = self.context.now.saturating_sub(started);
+            let took = steady.saturating_sub(started);
             self.change_group(group, |it, limits| it.ends(limits, took, steady));
         }
         if let Some(Job { group, .. }) = now.job.filter(|_| !is_same) {
@@ -144,7 +156,7 @@ impl<S: Records> Batch<'_, S> {
     fn take_in(&mut self, id: GroupId, group: Group) {
         let limits = self.context.settings.groups.limits(&group.name);
         let opening = group.opening(&limits, self.context.steady());
-        let loaded = Loaded { group, limits, opening, is_changed: false };
+        let loaded = Loaded { group, limits, was: opening, opening, is_changed: false };
         self.groups.loaded.entry(id).or_insert(loaded);
     }
 
@@ -230,8 +242,10 @@ impl<S: Records> Batch<'_, S> {
         let Some(slot) = self.slot_of_flight(attempt).await? else { return Ok(Ack::Stale) };
         let Asks { group_wait, group_delay, not_before, forget_group } = asks;
         let flight = self.desk.record(slot).flight.as_ref();
+        let mut most = ASKED_SECONDS_MAX;
         if let Some(group) = flight.and_then(|flight| flight.before.group) {
             self.load_groups(&[group]).await?;
+            most = self.groups.loaded.get(&group).map_or(most, |it| it.limits.asked_seconds());
             let now = self.context.steady();
             self.change_group(group, |it, limits| {
                 if forget_group {
@@ -241,6 +255,7 @@ impl<S: Records> Batch<'_, S> {
             });
         }
         if let Some(seconds) = not_before {
+            let seconds = seconds.min(most);
             self.change(slot, |record, _| record.extras.not_before = Some((attempt, seconds)));
         }
         Ok(Ack::Recorded)
@@ -295,6 +310,7 @@ impl<S: Records> Batch<'_, S> {
         let Groups { loaded, has_opened, has_more, .. } = std::mem::take(&mut self.groups);
         (self.groups.has_opened, self.groups.has_more) = (has_opened, has_more);
         let now = self.context.steady();
+        self.news.has_work |= loaded.values().any(Loaded::brings_work);
         let changed = loaded.into_iter().filter(|(_, it)| it.is_changed);
         let change = |(id, it): (GroupId, Loaded)| {
             let Loaded { mut group, limits, opening, .. } = it;

@@ -122,10 +122,14 @@ impl<S: Records> Batch<'_, S> {
         self.open_groups().await?;
         while self.in_vain < STEP_KEYS && !self.is_edited {
             let Some((slot, is_of_lane)) = self.first(scope).await? else {
-                // More groups may be open by now than one batch opens.
-                let has_more = self.groups.has_more;
+                // More groups may be open by now than one batch opens, or looks at.
+                let has_more = self.groups.has_more || self.in_vain >= STEP_KEYS;
                 return Ok(if has_more { Choice::Later } else { Choice::Nothing });
             };
+            // Not all heads were seen: another key may come before this one.
+            if self.in_vain >= STEP_KEYS {
+                break;
+            }
             let slot = self.whole(slot).await?;
             // A key whose run is being deleted, or whose start was set by a clock that was ahead, is saved at its new
             // place; so is one whose next task has another group since.
@@ -224,6 +228,10 @@ impl<S: Records> Batch<'_, S> {
             }
             // It is closed by other limits than when it was saved.
             self.change_group(group, |_, _| ());
+            self.in_vain += 1;
+            if self.in_vain >= STEP_KEYS {
+                break;
+            }
         }
         let touched: Vec<GroupId> = self.groups.touched.iter().copied().collect();
         self.load_groups(&touched).await?;

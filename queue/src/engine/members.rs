@@ -83,16 +83,17 @@ impl<S: Records> Engine<S> {
         std::mem::take(&mut self.news)
     }
 
-    /// The daemon that this engine acts for joins, or joins anew. `unheard`: attempts of calls whose answers were lost;
+    /// The daemon that this engine acts for joins; `is_again`: its process had joined before. `unheard`: attempts of calls whose answers were lost;
     /// they are undone.
     pub async fn join(
         &mut self,
         now: Millis,
         process: &str,
+        is_again: bool,
         unheard: &[Attempt],
     ) -> StoreResult<Joined> {
         let settings = self.settings.clone();
-        self.alone(now, async |batch| batch.join(process, &settings, unheard).await).await
+        self.alone(now, async |batch| batch.join(process, is_again, &settings, unheard).await).await
     }
 
     /// Notes, for `status`, that this member found the queue in a state older than what it had written.
@@ -186,14 +187,18 @@ impl<S: Records> Batch<'_, S> {
     async fn join(
         &mut self,
         process: &str,
+        is_again: bool,
         settings: &Settings,
         unheard: &[Attempt],
     ) -> StoreResult<Joined> {
         let Some(own) = self.asker.clone() else { return Ok(Joined::default()) };
-        let rules = self.document(&RULES, RULES.name()).await?.unwrap_or_default();
-        let rules = rules.joined(&own, settings);
-        self.note(&RULES, RULES.name().to_owned(), &rules).await?;
-        self.memo.settings = Some(Arc::new(rules.settings(settings)));
+        let mut rules = self.document(&RULES, RULES.name()).await?.unwrap_or_default();
+        // Who only comes back brings no rules: others may have been reloaded meanwhile.
+        if !is_again {
+            rules = rules.joined(&own, settings);
+            self.note(&RULES, RULES.name().to_owned(), &rules).await?;
+        }
+        self.use_settings(rules.settings(settings)).await?;
         let now = self.context.seconds();
         let known = self.known_members().get(&own);
         let was_clean = known.is_none_or(|it| it.gone == Some(Gone::Stopped));

@@ -30,6 +30,7 @@ use shiftboss_protocol::model::{Key, TASKS_FETCHER};
 use crate::attempt::EndedAttempt;
 use crate::context::{Context, Settings};
 use crate::error::Rejected;
+use crate::groups::GroupRules;
 use crate::hold_rules::HoldRules;
 use crate::members::Members;
 use crate::operation::{JobEnd, Operation, Outcome, RelayAnswer};
@@ -72,8 +73,8 @@ pub struct Engine<S> {
     followed: Millis,
     /// There may be more edits by other programs.
     is_edited: bool,
-    /// Groups have to be [looked at](Batch::follow_groups), as after each start.
-    must_follow: bool,
+    /// By which rules all groups were [looked at](Batch::follow_groups) since the start.
+    looked_at: Option<GroupRules>,
 }
 
 /// A cache from batch to batch; it may be dropped at any time.
@@ -134,9 +135,8 @@ impl<S: Records> Engine<S> {
     pub fn new(store: S, settings: Settings) -> Self {
         let (settings, header) = (Arc::new(settings), Header::default());
         let (memo, news, ends) = (Memo::default(), News::default(), Vec::new());
-        let (followed, is_edited, must_follow) = (0, false, true);
-        let own = None;
-        Self { store, settings, own, header, memo, news, ends, followed, is_edited, must_follow }
+        let (own, looked_at, followed, is_edited) = (None, None, 0, false);
+        Self { store, settings, own, header, memo, news, ends, followed, is_edited, looked_at }
     }
 
     pub fn is_paused(&self) -> bool {
@@ -259,7 +259,7 @@ impl<S: Records> Engine<S> {
         now: Millis,
         work: impl AsyncFnOnce(&mut Batch<'_, S>) -> StoreResult<T>,
     ) -> StoreResult<T> {
-        let must_follow = self.must_follow;
+        let looked_at = self.looked_at.clone();
         match Batch::new(self, now).work(work).await {
             Ok((done, ends, news)) => {
                 self.ends.extend(ends);
@@ -268,7 +268,7 @@ impl<S: Records> Engine<S> {
             }
             Err(error) => {
                 self.store.roll_back().await;
-                self.must_follow = must_follow;
+                self.looked_at = looked_at;
                 // The store returns the header again with the next begin.
                 self.memo = Memo::default();
                 Err(error)
@@ -292,7 +292,7 @@ struct Batch<'a, S> {
     only_reads: bool,
     /// No other daemon's batch runs at the same time.
     is_alone: bool,
-    must_follow: &'a mut bool,
+    looked_at: &'a mut Option<GroupRules>,
     /// There are edits by other programs that were not carried out yet.
     is_edited: bool,
     /// The next keys of the store, until something is written.
@@ -308,7 +308,7 @@ struct Batch<'a, S> {
 
 impl<'a, S: Records> Batch<'a, S> {
     fn new(engine: &'a mut Engine<S>, now: Millis) -> Self {
-        let Engine { store, settings, own, header, memo, is_edited, must_follow, .. } = engine;
+        let Engine { store, settings, own, header, memo, is_edited, looked_at, .. } = engine;
         let mut context = header.context(memo.settings.as_ref().unwrap_or(settings), now);
         context.holds = memo.holds.clone();
         if memo.names.is_empty() {
@@ -328,7 +328,7 @@ impl<'a, S: Records> Batch<'a, S> {
             only_reads: false,
             is_alone: false,
             is_edited: *is_edited,
-            must_follow,
+            looked_at,
             ahead: Ahead::default(),
             groups: Groups::default(),
             ended: Vec::new(),
@@ -450,6 +450,7 @@ impl<'a, S: Records> Batch<'a, S> {
             self.groups = Groups::default();
             return Ok(());
         }
+        self.note_rules().await?;
         self.header.last_attempt = self.context.last_attempt.0;
         self.header.last_bump = self.context.last_bump;
         let tally = self.desk.tally();

@@ -19,12 +19,13 @@ const STEP: usize = 1_000;
 const KEPT: [SingleStatus; 4] =
     [SingleStatus::Waiting, SingleStatus::InFlight, SingleStatus::Failed, SingleStatus::DeadLetter];
 
+/// What is still to be done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sorting {
     Done,
-    /// Groups are looked at.
+    /// Groups are to be looked at.
     Groups,
-    /// So are keys. It is noted by which rules.
+    /// Keys are to be sorted.
     Keys,
 }
 
@@ -32,17 +33,15 @@ pub(super) enum Sorting {
 #[derive(Debug, Default)]
 pub(super) struct Sorter {
     rules: GroupRules,
+    /// The document names them.
+    is_noted: bool,
+    /// All keys are sorted by them.
+    is_sorted: bool,
     /// The last group that was [looked at](Batch::follow_groups).
     pub(super) opening: Option<Opens>,
-    /// The last key that was, and how many were.
+    /// The last key that was sorted, and how many were.
     behind: Option<Stored>,
     keys: i64,
-}
-
-impl Sorted {
-    fn sorting(&self) -> Sorting {
-        if self.is_done { Sorting::Done } else { Sorting::Keys }
-    }
 }
 
 impl<S: Records> Batch<'_, S> {
@@ -52,30 +51,43 @@ impl<S: Records> Batch<'_, S> {
         self.flush().await?;
         let with = |settings: &Settings| Settings { groups: groups.clone(), ..settings.clone() };
         *self.settings = Arc::new(with(self.settings));
-        self.context.settings = Arc::new(with(&self.context.settings));
+        if self.own.is_some() {
+            let rules = self.document(&RULES, RULES.name()).await?.unwrap_or_default();
+            self.note(&RULES, RULES.of(""), &rules.with(groups.clone())).await?;
+        }
+        self.use_settings(with(&self.context.settings)).await
+    }
+
+    /// From now on tasks are sorted by these.
+    pub(super) async fn use_settings(&mut self, settings: Settings) -> StoreResult<()> {
+        self.context.settings = Arc::new(settings);
         if self.own.is_some() {
             self.memo.settings = Some(self.context.settings.clone());
-            let rules = self.document(&RULES, RULES.name()).await?.unwrap_or_default();
-            self.note(&RULES, RULES.of(""), &rules.with(groups)).await?;
         }
         self.memo.sorting = None;
         self.read_sorting().await
     }
 
     pub(super) async fn read_sorting(&mut self) -> StoreResult<()> {
-        if self.memo.sorting.is_none() {
-            let noted = self.document(&SORTED, SORTED.name()).await?;
-            let rules = &self.context.settings.groups;
-            if self.memo.sorter.rules != *rules {
-                self.memo.sorter = Sorter { rules: rules.clone(), ..Sorter::default() };
-            }
-            self.memo.sorting = Some(match noted {
-                None if rules.is_empty() => Sorting::Done,
-                _ if *self.must_follow => Sorting::Groups,
-                Some(it) if it.rules == *rules => it.sorting(),
-                _ => Sorting::Groups,
-            });
+        if self.memo.sorting.is_some() {
+            return Ok(());
         }
+        let noted = self.document(&SORTED, SORTED.name()).await?;
+        let rules = &self.context.settings.groups;
+        let sorter = &mut self.memo.sorter;
+        if sorter.rules != *rules {
+            *sorter = Sorter { rules: rules.clone(), ..Sorter::default() };
+        }
+        // Nobody ever had groups.
+        let is_unused = noted.is_none() && rules.is_empty();
+        let noted = noted.unwrap_or_else(|| Sorted { is_sorted: true, ..Sorted::default() });
+        sorter.is_noted = is_unused || noted.rules == *rules;
+        sorter.is_sorted = noted.is_sorted && noted.rules.sorts_like(rules);
+        self.memo.sorting = Some(match self.looked_at.as_ref() {
+            _ if is_unused => Sorting::Done,
+            Some(by) if by == rules => self.memo.sorter.next(),
+            _ => Sorting::Groups,
+        });
         Ok(())
     }
 
@@ -93,18 +105,11 @@ impl<S: Records> Batch<'_, S> {
     }
 
     async fn follow_limits(&mut self) -> StoreResult<()> {
-        if self.follow_groups().await? {
-            return Ok(());
+        if !self.follow_groups().await? {
+            *self.looked_at = Some(self.context.settings.groups.clone());
+            self.memo.sorting = Some(self.memo.sorter.next());
         }
-        *self.must_follow = false;
-        let noted = self.document(&SORTED, SORTED.name()).await?.unwrap_or_default();
-        let rules = &self.context.settings.groups;
-        if noted.rules == *rules {
-            self.memo.sorting = Some(noted.sorting());
-            return Ok(());
-        }
-        let is_sorted = noted.is_done && noted.rules.sorts_like(rules);
-        self.note_sorting(if is_sorted { Sorting::Done } else { Sorting::Keys }).await
+        Ok(())
     }
 
     async fn sort_keys(&mut self) -> StoreResult<()> {
@@ -114,17 +119,27 @@ impl<S: Records> Batch<'_, S> {
         let sorter = &mut self.memo.sorter;
         let done = if behind.is_none() { 0 } else { sorter.keys };
         (sorter.keys, sorter.behind) = (done.saturating_add(count_of(&next)), next.last().cloned());
-        let is_over = next.is_empty();
+        sorter.is_sorted = next.is_empty();
+        self.memo.sorting = Some(sorter.next());
         for stored in next {
             self.sort(stored).await?;
         }
-        self.note_sorting(if is_over { Sorting::Done } else { Sorting::Keys }).await
+        self.note_sorting().await
     }
 
-    async fn note_sorting(&mut self, sorting: Sorting) -> StoreResult<()> {
-        self.memo.sorting = Some(sorting);
-        let Sorter { rules, keys, .. } = &self.memo.sorter;
-        let noted = Sorted { rules: rules.clone(), is_done: sorting == Sorting::Done, keys: *keys };
+    /// Other rules are noted before the first task is sorted by them: whoever comes back to the former ones then knows that
+    /// not all tasks are sorted by those.
+    pub(super) async fn note_rules(&mut self) -> StoreResult<()> {
+        match self.memo.sorter.is_noted || self.memo.sorting.is_none() {
+            true => Ok(()),
+            false => self.note_sorting().await,
+        }
+    }
+
+    async fn note_sorting(&mut self) -> StoreResult<()> {
+        let Sorter { rules, is_sorted, keys, .. } = &self.memo.sorter;
+        let noted = Sorted { rules: rules.clone(), is_sorted: *is_sorted, keys: *keys };
+        self.memo.sorter.is_noted = true;
         self.note(&SORTED, SORTED.of(""), &noted).await
     }
 
@@ -157,6 +172,13 @@ impl<S: Records> Batch<'_, S> {
             Payload::Text(text) => self.name_group(key, text),
             Payload::Missing | Payload::Damaged => self.name_group(key, ""),
         }
+    }
+}
+
+impl Sorter {
+    /// What is to be done when all groups are looked at.
+    fn next(&self) -> Sorting {
+        if self.is_sorted { Sorting::Done } else { Sorting::Keys }
     }
 }
 

@@ -55,7 +55,7 @@ impl<S: Listings> Look<'_, S> {
             relays: read(&RELAY, &notes).into_iter().map(relay).collect(),
             moved_to: read(&MOVED, &notes).into_iter().next().map(|(_, it)| it.place),
             forgotten: read(&FORGOTTEN, &notes).into_iter().map(|(_, it)| it).sum(),
-            sorted: sorted.next().filter(|it| !it.is_done).map(|it| it.keys),
+            sorted: sorted.next().filter(|it| !it.is_sorted).map(|it| it.keys),
             last_beat: joined.iter().max_by_key(|it| it.started).map(|it| it.beat_at),
             daemons: self.daemons(joined, &members, &out),
             lost: last.and_then(|last| last.input.lost.clone()).or(lost),

@@ -61,6 +61,7 @@ pub fn dispatch(
         bump: record.extras.bump.take(),
         ahead: record.extras.ahead.take(),
         group: record.group_of(task.fetcher()),
+        clock: context.clock,
     };
     // With `--classic` a key that was out for too long is handed out again: its single task waits for the fair rules.
     if let Some(Flight { task: Task::Single { number }, .. }) = record.flight {

@@ -141,11 +141,15 @@ impl Group {
         }
     }
 
-    /// When its rate has no start to count any more, if nothing is in it.
+    /// When its rate has no start to count any more, and a delay that a worker asked for is over, if nothing is in it.
     pub fn is_over_at(&self, limits: &Limits, now: Millis) -> Option<Millis> {
-        let (last, _) = self.starts.last().filter(|_| self.tasks <= 0)?;
-        let over = end_of(*last, limits.rate?.window, now);
-        (over > now).then_some(over)
+        if self.tasks > 0 {
+            return None;
+        }
+        let counted = self.starts.last().zip(limits.rate);
+        let counted = counted.map(|((last, _), rate)| end_of(*last, rate.window, now));
+        let asked = self.delay.map(|(_, since, lasts)| end_of(since, lasts, now));
+        counted.into_iter().chain(asked).max().filter(|over| *over > now)
     }
 
     /// A job of it starts.

@@ -2,11 +2,11 @@
 
 use shiftboss_queue::context::Settings;
 use shiftboss_queue::engine::Engine;
-use shiftboss_queue::groups::{By, GroupRules, Limits, Table};
-use shiftboss_queue::operation::SetGroups;
+use shiftboss_queue::groups::{By, GroupRules, Limits, Rest, Table};
+use shiftboss_queue::operation::{Dispatched, Outcome, SetGroups};
 
 use crate::statements::hold;
-use crate::words::Script;
+use crate::words::{NOW, Script, dispatch, ready};
 
 /// Groups by the first word of the payload: `one` has one job at a time, `slow` one in ten seconds, others what they want.
 fn grouped() -> Settings {
@@ -136,4 +136,49 @@ fn another_reload_sorts_anew() {
     script.run("lease -> job 1 a/1 one\nlease -> job 2 b/1 one\nlease -> nothing");
     script.ask(SetGroups(GroupRules::default()).into());
     script.run("wake; wake; wake; due -> due never\nlease -> job 3 a/2 x");
+}
+
+/// Who comes back to former rules finds what others sorted meanwhile, though nobody had the time to sort all; also after a kill.
+#[test]
+fn rules_that_come_back_are_followed() {
+    let mut script = Script::new(Settings::default());
+    script.run("follow; wake");
+    script.ask(SetGroups(grouped().groups).into());
+    add(&mut script, "a=one b=one");
+    script.ask(SetGroups(GroupRules::default()).into());
+    script.run("due -> due in 0\nlease -> job 1 a one\nwake; wake; wake; due -> due never");
+    script.run("lease -> job 2 b one");
+    set(&mut script, grouped());
+    script.run("add c=one; add d=one");
+    set(&mut script, Settings::default());
+    script.run("wake; wake; wake; due -> due never\nlease -> job 3 c one\nlease -> job 4 d one");
+}
+
+/// A rest is as long as the job took, however the clock was set meanwhile.
+#[test]
+fn a_rest_does_not_follow_the_clock() {
+    let rest = Some(Rest { factor: 2.0, min: 0, max: 1_000_000 });
+    let limits = Limits { rest, ..Limits::default() };
+    let mut script = Script::new(Settings { groups: rules(1, 0, limits), ..Settings::default() });
+    script.run(
+        "wake; list f.1 a=x b=x; lease; pass 5; clock 3600; done 1 0; opens -> opens in 10000",
+    );
+    script.run("pass 10; lease; pass 5; clock -3600; done 2 0; opens -> opens in 10000");
+}
+
+/// However many groups other limits have closed: a request looks at a bounded number of them.
+#[test]
+fn groups_that_others_limits_closed_are_passed_in_steps() {
+    let most = |most| Limits { max_in_flight: Some(most), ..Limits::default() };
+    let groups = rules(1, 0, most(2));
+    let mut script = Script::new(Settings { groups, ..Settings::default() });
+    let tasks = |key| (0..300).map(|at| format!(" {key}{at}=g{at}")).collect::<String>();
+    script.run(&format!("wake; list f.1 z=z; lease; done 1 0; list g.1{}", tasks('a')));
+    script.run(&vec!["lease"; 300].join(" & "));
+    script.run(&format!("list f.2 z=z; list g.2{}", tasks('b')));
+    script.ask(SetGroups(rules(1, 0, most(1))).into());
+    let engine = script.engine.as_mut().unwrap();
+    let answers = ready(engine.apply(NOW * 1_000, vec![dispatch(None)])).unwrap();
+    assert_eq!(answers, [Ok(Outcome::Dispatch(Dispatched::Later))]);
+    script.run("lease -> job + z z\nlease -> nothing");
 }

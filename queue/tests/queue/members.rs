@@ -3,12 +3,13 @@
 
 use shiftboss_protocol::model::Attempt;
 use shiftboss_queue::context::Settings;
-use shiftboss_queue::documents::{Gone, MEMBER};
+use shiftboss_queue::documents::{Daemon, Gone, MEMBER};
 use shiftboss_queue::engine::Forgetting;
 use shiftboss_queue::groups::{By, GroupRules, Limits, Table};
 use shiftboss_queue::operation::{
     Ack, CompleteAttempt, CountInFlight, DeleteRuns, Dispatch, Dispatched, Drain, EndHolds, Expire,
-    Heartbeat, Leases, RegisterRun, Registered, RejectFile, Runs, SetPaused,
+    Heartbeat, Leases, NextHoldEnd, RegisterRun, Registered, RejectFile, Runs, SetGroups,
+    SetPaused,
 };
 use shiftboss_queue::policy::{CountedEnds, Delays, Retries, RetryRules};
 
@@ -27,7 +28,7 @@ fn of_one(keys: &[&str]) -> Asked {
 }
 
 fn join(queue: &mut Asked, unheard: &[Attempt]) {
-    ready(queue.engine.join(NOW * 1_000, "process", unheard)).unwrap();
+    ready(queue.engine.join(NOW * 1_000, "process", false, unheard)).unwrap();
 }
 
 /// From now on this daemon sends the requests.
@@ -193,14 +194,47 @@ fn rules_are_shared() {
     queue.later(120);
     queue.ask(EndHolds).unwrap();
     leased(&mut queue);
-    let (limits, exceptions) = (Limits { max_in_flight: Some(1), ..Limits::default() }, vec![]);
-    let table = Table { name: "word".into(), by: By::Word(2), keys: None, limits, exceptions };
-    let groups = GroupRules::new(vec![table]).unwrap();
-    let mut queue =
-        daemon(queue.with_settings(Settings { groups, ..Settings::default() }), "third");
+    let mut queue = daemon(queue.with_settings(grouped()), "third");
     queue.ask(RegisterRun(run("h", 1))).unwrap();
     queue.ask(rows("h", &["bravo", "charlie"])).unwrap();
     leased(&mut queue);
     let mut queue = queue.with_settings(Settings::default()).acts_for("other", TAKEOVER);
+    assert_eq!(queue.ask(lease()), Ok(Dispatched::Nothing));
+}
+
+/// Groups by the payload's first word, with one job at a time.
+fn grouped() -> Settings {
+    let (limits, exceptions) = (Limits { max_in_flight: Some(1), ..Limits::default() }, vec![]);
+    let table = Table { name: "word".into(), by: By::Word(2), keys: None, limits, exceptions };
+    Settings { groups: GroupRules::new(vec![table]).unwrap(), ..Settings::default() }
+}
+
+/// Until all groups are looked at, and all tasks are sorted.
+fn sort(queue: &mut Asked) {
+    while queue.ask(NextHoldEnd).unwrap() == Some(0) {
+        queue.ask(EndHolds).unwrap();
+    }
+}
+
+/// Who joins with other groups brings them to all, and tasks that came before are sorted. Who only comes back brings none; a reload
+/// does.
+#[test]
+fn groups_come_with_who_joins() {
+    let queue = of_one(&["alpha", "bravo", "charlie"]);
+    let mut queue = queue.with_settings(grouped()).acts_for("other", TAKEOVER);
+    ready(queue.engine.start(NOW * 1_000, &Daemon::default())).unwrap();
+    join(&mut queue, &[]);
+    sort(&mut queue);
+    leased(&mut queue);
+    assert_eq!(queue.ask(lease()), Ok(Dispatched::Nothing));
+    let mut queue = queue.with_settings(Settings::default()).acts_for("one", TAKEOVER);
+    ready(queue.engine.join(NOW * 1_000, "process", true, &[])).unwrap();
+    sort(&mut queue);
+    assert_eq!(queue.ask(lease()), Ok(Dispatched::Nothing));
+    queue.ask(SetGroups(GroupRules::default())).unwrap();
+    sort(&mut queue);
+    leased(&mut queue);
+    let mut queue = daemon(queue.with_settings(grouped()), "other");
+    sort(&mut queue);
     assert_eq!(queue.ask(lease()), Ok(Dispatched::Nothing));
 }

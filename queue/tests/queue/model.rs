@@ -59,6 +59,8 @@ struct Out {
     turn: Option<i64>,
     bump: Option<i64>,
     ahead: Option<i64>,
+    /// By how much the clock had been set at its start.
+    clock: i64,
     group: Option<String>,
 }
 
@@ -238,6 +240,7 @@ impl Model {
             |it: &Task| it.key == key && it.fetcher == fetcher && (fetcher > 0 || it.run == run);
         let waited = self.tasks.iter().filter(|it| is_served(it) && it.waits).map(|it| it.run);
         self.out.push(Out {
+            clock: self.groups.clock,
             attempt: self.attempts,
             key: key.clone(),
             fetcher,

@@ -86,8 +86,8 @@ impl Configuration {
         }
         let (file, fetchers) = (path.display(), new.fetchers.len());
         info!(%file, fetchers, "The configuration was read again.");
-        let groups = new.store.groups_in_force();
-        self.groups.send_if_modified(|known| std::mem::replace(known, groups.clone()) != groups);
+        // Also if they are what they were: another daemon of the queue may have brought others.
+        self.groups.send_replace(new.store.groups_in_force());
         self.fetchers.send_replace(new.fetchers);
     }
 }

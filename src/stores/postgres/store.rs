@@ -121,7 +121,7 @@ impl PostgresStore {
             let started = SystemClock.millis().div_euclid(1_000);
             engine.start(NO_TIME, &self.options.noted(started)).await?;
         }
-        let joined = engine.join(NO_TIME, process, &self.unheard).await?;
+        let joined = engine.join(NO_TIME, process, is_again, &self.unheard).await?;
         self.unheard.clear();
         engine.follow_clock(NO_TIME, 0).await?;
         if went_back {

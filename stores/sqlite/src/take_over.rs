@@ -330,7 +330,8 @@ fn go_out(record: &mut Record, attempt: Attempt) {
     let Some(task) = out.map(ListRow::task) else { return };
     record.served.insert(task.fetcher(), attempt);
     let before_it = Some(LastRun::over_by(last.started));
-    let before = Before { last: before_it, ahead: None, served: None, bump: None, group: None };
+    let (served, bump, ahead, group, clock) = (None, None, None, None, 0);
+    let before = Before { last: before_it, served, bump, ahead, group, clock };
     let started = last.started.saturating_mul(1_000);
     record.flight = Some(Flight { attempt, task, holder: None, started, owner: None, before });
     record.is_claimed = false;

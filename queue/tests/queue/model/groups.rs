@@ -135,7 +135,7 @@ impl Model {
 
     pub(super) fn ends_in(&mut self, out: &Out) {
         out.group.iter().for_each(|group| self.notice(group));
-        let end = (self.steady(), (self.now - out.started).max(0));
+        let end = (self.steady(), (self.steady() - (out.started - out.clock)).max(0));
         self.groups.ends.extend(out.group.clone().map(|group| (group, end)));
         self.see_groups();
     }

@@ -1,4 +1,5 @@
-//! Groups: loaded and locked, one after the other by all, so that no two daemons change one at the same time.
+//! Groups: loaded and locked, so that no two daemons change one at the same time. A batch locks more as it needs them: two
+//! that meet crosswise are a deadlock, of which the server ends one, and that one is carried out again.
 
 use std::collections::HashMap;
 

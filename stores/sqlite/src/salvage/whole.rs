@@ -24,7 +24,7 @@ const GROUPS: &str = "UPDATE groups SET waiting = 0, tasks = 0, in_flight = 0;
     UPDATE groups SET tasks = n FROM (SELECT id, count(*) AS n FROM (
         SELECT grp AS id FROM rows UNION ALL SELECT single_group FROM keys) GROUP BY 1) WHERE grp = id;
     UPDATE groups SET in_flight = n FROM (
-        SELECT before ->> '$[4]' AS id, count(*) AS n FROM keys WHERE attempt IS NOT NULL GROUP BY 1) WHERE grp = id";
+        SELECT before ->> '$[4][0]' AS id, count(*) AS n FROM keys WHERE attempt IS NOT NULL GROUP BY 1) WHERE grp = id";
 /// Keys in one step of deriving.
 const STEP: i64 = 1_000;
 /// If the header is lost, numbers continue this far after the highest ones that were found, because higher ones may

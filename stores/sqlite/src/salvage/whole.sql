@@ -19,7 +19,9 @@ DELETE FROM row_edits WHERE key NOT IN (SELECT id FROM keys);
 -- The next daemon sorts tasks into groups anew: of those that were lost no name is known.
 UPDATE rows SET grp = NULL WHERE grp NOT IN (SELECT grp FROM groups);
 UPDATE keys SET single_group = NULL WHERE single_group NOT IN (SELECT grp FROM groups);
-DELETE FROM documents WHERE name IN ('sorted', 'routed');
+DELETE FROM documents WHERE name = 'routed';
+-- By no known rules.
+INSERT OR REPLACE INTO documents (name, value) SELECT 'sorted', '{}' WHERE EXISTS (SELECT 1 FROM groups);
 
 -- Numbers that none was given: a damaged page named them.
 DELETE FROM attempts WHERE ended NOT BETWEEN 1 AND (SELECT ends FROM header);
