@@ -1,6 +1,7 @@
 //! The records that a batch works on: loaded once, changed by rules, saved together. Also which of them are ready by
 //! now.
 
+use std::cell::OnceCell;
 use std::collections::{BTreeSet, HashMap};
 
 use foldhash::fast::RandomState;
@@ -33,9 +34,15 @@ struct Slot {
     is_forgotten: bool,
     /// It was forgotten in this batch; if it is known again since, it counts as a new key.
     was_forgotten: bool,
+    /// The key's, once it was needed: many are compared often.
+    jitter: OnceCell<i32>,
 }
 
 impl Slot {
+    fn jitter(&self) -> i32 {
+        *self.jitter.get_or_init(|| self.record.key.jitter())
+    }
+
     /// Unchanged records are not saved, except those of keys with an attempt that ended.
     fn is_to_be_saved(&self, ended: &[EndedAttempt]) -> bool {
         let is_new = || match &self.stored {
@@ -108,6 +115,7 @@ impl Desk {
             is_changed,
             is_forgotten,
             was_forgotten,
+            jitter: OnceCell::new(),
         });
         at
     }
@@ -208,11 +216,11 @@ impl Desk {
         let (Some(one), Some(other)) = (one, other) else {
             return one.or(other);
         };
-        let rank = |slot: usize| {
-            let it = &self.slots[slot];
-            it.place.order.map(|turn| rank(&it.record, turn))
-        };
-        Some(if rank(one) <= rank(other) { one } else { other })
+        let [first, second] = [one, other].map(|slot| &self.slots[slot]);
+        let by_turn = first.place.order.cmp(&second.place.order);
+        let by_jitter = || first.jitter().cmp(&second.jitter());
+        let by_key = || first.record.key.cmp(&second.record.key);
+        Some(if by_turn.then_with(by_jitter).then_with(by_key).is_le() { one } else { other })
     }
 
     /// Whether the store's record of its key is outdated.

@@ -5,15 +5,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::{Batch, STEP_KEYS};
+use super::Batch;
 use crate::groups::{GroupId, Limits, Named};
 use crate::operation::{Ack, AskFor, HeldGroup, HoldGroup};
-use crate::place::Place;
+use crate::place::{Line, Place};
 use crate::record::{Flight, Millis, Record};
 use crate::records::{FIRST_OPENING, GroupChange, Name, Opens, Records, StoreResult, Stored};
 use crate::rules::groups::{Group, Hold, Opening};
 use shiftboss_protocol::model::{Attempt, IDLE_COUNT_MAX};
 use shiftboss_protocol::verbs::{ASKED_SECONDS_MAX, Asks};
+
+/// Most groups that one operation opens, or looks at: each is a row and its heads, and a worker waits meanwhile.
+const GROUPS_STEP: usize = 100;
 
 /// A job that is out and counts in a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,8 +88,10 @@ pub(super) struct Groups {
     pub(super) steps: Vec<Step>,
     /// Names of groups of tasks that came.
     names: BTreeMap<GroupId, Arc<str>>,
-    /// Groups whose first key in the store is not what the store says, because of this batch.
-    pub(super) touched: BTreeSet<GroupId>,
+    /// Groups whose first keys are not among the store's heads of open groups, because they opened in this batch.
+    opened: BTreeSet<GroupId>,
+    /// Groups whose first key in a line is another one than the store's head, or which are closed.
+    passed: BTreeSet<(Line, GroupId)>,
     /// Groups whose time has come were opened.
     has_opened: bool,
     /// There may be more of them.
@@ -94,6 +99,22 @@ pub(super) struct Groups {
 }
 
 impl Groups {
+    /// The store's head of the group in this line is no longer the first one.
+    pub(super) fn pass(&mut self, line: Line, id: GroupId) {
+        self.passed.insert((line, id));
+    }
+
+    pub(super) fn is_passed(&self, line: Line, id: GroupId) -> bool {
+        self.opened.contains(&id) || self.passed.contains(&(line, id))
+    }
+
+    /// Groups whose first key in a line is to be looked up.
+    pub(super) fn passed(&self, line: Line) -> Vec<GroupId> {
+        let (first, last) = ((line, GroupId(i64::MIN)), (line, GroupId(i64::MAX)));
+        let passed = self.passed.range(first..=last).map(|it| it.1);
+        passed.filter(|id| !self.opened.contains(id)).chain(self.opened.iter().copied()).collect()
+    }
+
     /// One that is not loaded is closed.
     pub(super) fn is_open(&self, id: GroupId) -> bool {
         self.loaded.get(&id).is_some_and(|it| it.opening == Opening::Open)
@@ -171,7 +192,9 @@ impl<S: Records> Batch<'_, S> {
         let now = self.context.steady();
         it.opening = it.group.opening(&it.limits, now);
         it.is_changed = true;
-        self.groups.touched.insert(id);
+        if it.opening == Opening::Open && it.was != Opening::Open {
+            self.groups.opened.insert(id);
+        }
         Some(came_to)
     }
 
@@ -181,8 +204,8 @@ impl<S: Records> Batch<'_, S> {
             return Ok(());
         }
         let steady = self.context.steady();
-        let due = self.store.opening(FIRST_OPENING, steady, STEP_KEYS).await?;
-        self.groups.has_more = due.len() == STEP_KEYS;
+        let due = self.store.opening(FIRST_OPENING, steady, GROUPS_STEP).await?;
+        self.groups.has_more = due.len() == GROUPS_STEP;
         due.into_iter().for_each(|(at, group)| self.look_at(at, group));
         Ok(())
     }
@@ -191,6 +214,7 @@ impl<S: Records> Batch<'_, S> {
     fn look_at(&mut self, (_, id): Opens, group: Group) {
         self.take_in(id, group);
         self.see(id);
+        self.groups.opened.insert(id);
     }
 
     /// After a start or a reload, some more of the groups that wait are looked at: their limits may be others, and a clock
@@ -205,8 +229,8 @@ impl<S: Records> Batch<'_, S> {
             self.look_at_full_ones().await?;
         }
         let behind = behind.unwrap_or(FIRST_OPENING);
-        let next = self.store.opening(behind, Millis::MAX, STEP_KEYS).await?;
-        let is_more = next.len() == STEP_KEYS;
+        let next = self.store.opening(behind, Millis::MAX, GROUPS_STEP).await?;
+        let is_more = next.len() == GROUPS_STEP;
         self.memo.sorter.opening = next.last().map(|it| it.0).filter(|_| is_more);
         next.into_iter().for_each(|(at, group)| self.look_at(at, group));
         Ok(is_more)

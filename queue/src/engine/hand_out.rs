@@ -214,10 +214,9 @@ impl<S: Records> Batch<'_, S> {
         if !self.has_groups() {
             return Ok(firsts);
         }
-        // Groups that this batch has touched have other first keys than the store says.
         while let Some(slot) = self.first_stored(From::Heads(line)).await? {
             let group = self.desk.place(slot).group_in(line);
-            let Some(group) = group.filter(|it| !self.groups.touched.contains(it)) else {
+            let Some(group) = group.filter(|it| !self.groups.is_passed(line, *it)) else {
                 self.ahead.step_over(From::Heads(line));
                 continue;
             };
@@ -228,14 +227,15 @@ impl<S: Records> Batch<'_, S> {
             }
             // It is closed by other limits than when it was saved.
             self.change_group(group, |_, _| ());
+            self.groups.pass(line, group);
             self.in_vain += 1;
             if self.in_vain >= STEP_KEYS {
                 break;
             }
         }
-        let touched: Vec<GroupId> = self.groups.touched.iter().copied().collect();
-        self.load_groups(&touched).await?;
-        for group in touched {
+        let passed = self.groups.passed(line);
+        self.load_groups(&passed).await?;
+        for group in passed {
             if self.groups.is_open(group) {
                 firsts.extend(self.first_stored(From::Group(group, line)).await?);
             }
@@ -292,14 +292,15 @@ impl<S: Records> Batch<'_, S> {
 
     /// The first of those keys that this batch has not changed.
     async fn first_stored(&mut self, from: From) -> StoreResult<Option<usize>> {
-        let count = self.ahead.count;
+        let count = self.ahead.count_of(from);
         loop {
             let look = self.ahead.looks.entry(from).or_insert_with(|| Look::new(count));
             // A changed key has its place among the changed ones, and is not looked at here again.
             while let Some(slot) = look.next.front().filter(|slot| self.desk.is_changed(**slot)) {
                 if let From::Heads(line) = from {
                     let stored = self.desk.stored(*slot);
-                    self.groups.touched.extend(stored.and_then(|it| it.place.group_in(line)));
+                    let group = stored.and_then(|it| it.place.group_in(line));
+                    group.into_iter().for_each(|group| self.groups.pass(line, group));
                 }
                 look.next.pop_front();
             }
@@ -345,6 +346,16 @@ impl Look {
 impl Ahead {
     pub(super) fn of(outset: &Outset) -> Self {
         Self { looks: HashMap::default(), has_stepped: false, count: outset.next.max(1) }
+    }
+
+    /// How many are looked up at first: all dispatches of a batch may take from one line for everybody, but a batch has
+    /// many groups, and fetchers of its own workers, with a job or two of each.
+    fn count_of(&self, from: From) -> usize {
+        match from {
+            From::Group(..) => 1,
+            From::Line(Line { of: Some(_), .. }) | From::Heads(Line { of: Some(_), .. }) => 1,
+            _ => self.count,
+        }
     }
 
     pub(super) fn clear(&mut self) {

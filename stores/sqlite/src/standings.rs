@@ -72,8 +72,9 @@ fn write(connection: &Connection, change: &GroupChange) -> Result<()> {
         return connection.prepare_cached(sql)?.execute([change.id.0]).map(drop);
     };
     let sql =
-        "INSERT OR REPLACE INTO groups (grp, name, kind, opens, in_flight, waiting, tasks, state)
-        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+        "INSERT INTO groups (grp, name, kind, opens, in_flight, waiting, tasks, state)
+        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
+        ON CONFLICT (grp) DO UPDATE SET kind = ?3, opens = ?4, in_flight = ?5, waiting = ?6, tasks = ?7, state = ?8";
     let Group { in_flight, waiting, tasks, .. } = group;
     let (kind, state) = (code::opening(change.opening), code::json(group)?);
     let values = (change.id.0, &*group.name, kind, change.opens, in_flight, waiting, tasks, state);
