@@ -229,7 +229,8 @@ impl Said for HoldGroupAnswer {
     fn said(&self) -> String {
         let which = format!("all tasks of the group {}", shown(&self.group));
         let unhold = format!("unhold --group {}", quoted(&self.group));
-        by_rule(&which, &unhold, self.until, None)
+        let none = if self.tasks > 0 { "" } else { " No task is in it now: `groups` lists all." };
+        by_rule(&which, &unhold, self.until, None) + none
     }
 }
 

@@ -309,7 +309,9 @@ verbs! {
         /// Its last second; `None`: until somebody ends it.
         until: Option<UnixSeconds>,
         /// It was held before.
-        replaced: bool
+        replaced: bool,
+        /// How many tasks are in it now.
+        tasks: i64
     };
 
     /// Ends the group's hold.

@@ -81,7 +81,7 @@ Example:
     /// last word holds. `shiftboss tasks --held` lists the keys that are held. `retry` is refused meanwhile. Exits with 75 if 10000
     /// keys are held already.
     ///
-    /// With --prefix or --fetcher it makes a rule, which holds later keys, too, and may be one of 1000. Places in the order follow a
+    /// With --group no job of the group starts. With --prefix or --fetcher it makes a rule, which holds later keys, too, and may be one of 1000. Places in the order follow a
     /// rule some keys at a time; `shiftboss status` lists the rules, and says how far that is. A key that a rule alone holds may be
     /// bumped or put back by `retry`, and waits.
     Hold(Hold),
@@ -232,10 +232,12 @@ Examples:
   shiftboss hold alpha
   shiftboss hold --for 2days --reason 'upstream is down' alpha
   shiftboss hold --prefix https://example.org/
-  shiftboss hold --fetcher links --for 2h",
+  shiftboss hold --fetcher links --for 2h
+  shiftboss hold --group host:example.org --for 1h",
     mut_arg("prefix", |it| it.help("Instead of KEY: all keys that begin with TEXT, also those that come later, by one rule")),
     mut_arg("fetcher", |it| it.help("Instead of KEY: all tasks of this fetcher, also those that come later, by one rule; @tasks: single tasks")),
-    mut_arg("dry_run", |it| it.conflicts_with_all(["prefix", "fetcher"])))]
+    mut_arg("group", |it| it.help("Instead of KEY: this group, such as host:example.org, also what comes into it later")),
+    mut_arg("dry_run", |it| it.conflicts_with_all(["prefix", "fetcher", "group"])))]
 pub struct Hold {
     #[command(flatten)]
     pub of: ManyKeys,

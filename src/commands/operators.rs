@@ -48,7 +48,7 @@ pub fn run(operate: Operate) -> Result<(), Failure> {
         }
         Operate::Add(add) => tasks::add(add),
         Operate::Cancel { of, running: true } => {
-            for_each(of.named(), |daemon, key| tell(daemon, CancelRunning { key }))
+            tell_as(By { by: None }, of.named(), |key| CancelRunning { key })
         }
         Operate::Cancel { of, .. } if of.keys.is_empty() => {
             many::give(&of, Order::Cancel, None, |(key, _)| Cancel { key })

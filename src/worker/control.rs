@@ -6,12 +6,11 @@
 
 use std::cell::Cell;
 use std::ffi::OsString;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Read};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use rustix::fs::OFlags;
+use rustix::fs::{Mode, OFlags, open};
 use shiftboss_protocol::verbs::{ASKED_SECONDS_MAX, Asks};
 use tempfile::TempPath;
 use tracing::warn;
@@ -64,8 +63,8 @@ impl Control {
 
 /// By its path: a command may have put another file there, or what is no file.
 fn read(path: &Path) -> io::Result<String> {
-    let flags = (OFlags::NONBLOCK | OFlags::NOFOLLOW).bits().cast_signed();
-    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = File::from(open(path, flags, Mode::empty())?);
     if !file.metadata()?.is_file() {
         return Err(io::ErrorKind::InvalidInput.into());
     }
@@ -102,7 +101,7 @@ fn seconds(text: &str) -> Option<u64> {
 mod tests {
     use std::fs;
 
-    use rustix::fs::{CWD, FileType, Mode, mknodat};
+    use rustix::fs::{CWD, FileType, mknodat};
 
     use super::*;
 

@@ -109,9 +109,17 @@ impl StorageActor {
     /// Hands out jobs to waiting workers, the longest waiting first.
     pub(super) fn serve_waiting(&mut self, ctx: &mut Context<Self>) {
         for (number, waiter) in self.waiting.take() {
-            let request = waiter.next.clone();
-            self.submit(ctx, request, move |actor, ctx, dispatched| {
+            // If there is no job, it may be that a group is closed since it was last asked when the next one opens.
+            let request = (waiter.next.clone(), NextOpening);
+            self.submit(ctx, request, move |actor, ctx, answered| {
+                let (dispatched, opens) = match answered {
+                    Ok((dispatched, opens)) => (dispatched, opens.ok().flatten()),
+                    Err(error) => (Err(error), None),
+                };
                 actor.waiting.serving -= 1;
+                if dispatched == Ok(Dispatched::Nothing) && opens.is_some() {
+                    actor.look_when_opened(ctx, opens);
+                }
                 actor.served(ctx, number, waiter, dispatched);
             });
         }

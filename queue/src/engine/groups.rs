@@ -295,12 +295,12 @@ impl<S: Records> Batch<'_, S> {
         let lasts = seconds.map(|seconds| (now, i64::from(seconds).saturating_mul(1_000)));
         let replaced = self.change_group(id, |it, _| {
             (is_known || it.tasks > 0)
-                .then(|| it.hold.replace(Hold { since, lasts, reason, by }).is_some())
+                .then(|| (it.hold.replace(Hold { since, lasts, reason, by }).is_some(), it.tasks))
         });
         Ok(match replaced.flatten() {
-            Some(replaced) => {
+            Some((replaced, tasks)) => {
                 let until = seconds.map(|seconds| since.saturating_add(seconds.into()));
-                HeldGroup::Held { until, replaced }
+                HeldGroup::Held { until, replaced, tasks }
             }
             None => HeldGroup::Unknown,
         })

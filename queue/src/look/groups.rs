@@ -65,6 +65,12 @@ impl<S: Listings> Look<'_, S> {
         // What time has opened is noted by the next hand-out.
         let is_due = opens.is_some_and(|opens| opens <= steady);
         let state = state.filter(|_| !is_due).unwrap_or(GroupState::Open);
+        // A hold may end before what else closes the group.
+        let held = group.hold.as_ref().filter(|it| !it.is_over(steady));
+        let state = match state {
+            GroupState::Held if held.is_none() => GroupState::Delayed,
+            state => state,
+        };
         let is_timed = matches!(state, GroupState::Delayed | GroupState::Held);
         let opens = opens.filter(|_| is_timed);
         GroupRow {
@@ -73,7 +79,7 @@ impl<S: Listings> Look<'_, S> {
             waiting: group.waiting,
             in_flight: group.in_flight,
             opens: opens.map(|at| seconds(at.saturating_add(self.context.clock))),
-            reason: reason(group, steady),
+            reason: reason(group, held, steady),
         }
     }
 }
@@ -87,9 +93,9 @@ fn kind(state: GroupState) -> i64 {
     }
 }
 
-fn reason(group: &Group, steady: Millis) -> String {
+fn reason(group: &Group, held: Option<&Hold>, steady: Millis) -> String {
     let is_paused = group.pause.is_some_and(|(since, lasts)| since.saturating_add(lasts) > steady);
-    match &group.hold {
+    match held {
         Some(Hold { by, reason, .. }) if reason.is_empty() => format!("held by {by}"),
         Some(Hold { by, reason, .. }) => format!("held by {by}: {reason}"),
         None if is_paused => "a worker asked for a pause".to_owned(),

@@ -97,6 +97,8 @@ pub enum HeldGroup {
         until: Option<UnixSeconds>,
         /// It was held before.
         replaced: bool,
+        /// How many tasks are in it now; 0: maybe its name is mistyped.
+        tasks: i64,
     },
     /// No table of the configuration has its name, and it has no tasks.
     Unknown,

@@ -56,6 +56,12 @@ pub struct Hold {
     pub by: Arc<str>,
 }
 
+impl Hold {
+    pub fn is_over(&self, now: Millis) -> bool {
+        self.lasts.is_some_and(|(since, lasts)| end_of(since, lasts, now) <= now)
+    }
+}
+
 /// Whether a group's next job may start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Opening {
@@ -101,8 +107,7 @@ impl Group {
         self.ended = self.ended.filter(|(since, took)| !is_over(*since, rest(*took)));
         self.pause = self.pause.filter(|(since, lasts)| !is_over(*since, *lasts));
         self.delay = self.delay.filter(|(_, since, lasts)| !is_over(*since, *lasts));
-        let lasts = |hold: &Hold| hold.lasts.is_none_or(|(since, lasts)| !is_over(since, lasts));
-        self.hold = self.hold.take().filter(lasts);
+        self.hold = self.hold.take().filter(|hold| !hold.is_over(now));
     }
 
     /// The delay that holds now: a worker may have asked for a longer one.
@@ -191,12 +196,10 @@ impl Group {
         if limits.max_in_flight.is_some_and(|most| self.in_flight >= i64::from(most)) {
             return Opening::Full;
         }
-        let hold = self.hold.as_ref().and_then(|hold| hold.lasts);
+        let is_held = self.hold.as_ref().is_some_and(|hold| !hold.is_over(now));
         let until = self.ends_of_delays(limits, now);
         match until.chain(self.rate_opens(limits, now)).max() {
-            Some(at) if at > now && hold.is_some_and(|it| end_of(it.0, it.1, now) > now) => {
-                Opening::HeldUntil(at)
-            }
+            Some(at) if at > now && is_held => Opening::HeldUntil(at),
             Some(at) if at > now => Opening::At(at),
             _ => Opening::Open,
         }

@@ -10,7 +10,7 @@ use shiftboss_protocol::verbs::{self, HoldGroupAnswer, Name, UnholdGroupAnswer};
 use shiftboss_protocol::wire::session::Refused;
 use shiftboss_queue::operation::{HeldGroup, HoldGroup, UnholdGroup};
 
-const UNKNOWN: &str = "no [[group]] of the configuration has such groups, and no task is in it";
+const UNKNOWN: &str = "no [[group]] of the configuration has such groups, and no task is in it: a group is named as `groups` lists it, like host:example.org";
 
 impl Asker {
     pub(super) async fn hold_group(&self, asked: verbs::HoldGroup) -> Answered<verbs::HoldGroup> {
@@ -18,9 +18,9 @@ impl Asker {
         let (by, reason) = (Arc::clone(&self.holder.worker), reason.into_text());
         let hold = HoldGroup { group: group.shared(), seconds: seconds.seconds(), reason, by };
         match self.ask(Perform(hold)).await? {
-            HeldGroup::Held { until, replaced } => {
+            HeldGroup::Held { until, replaced, tasks } => {
                 info!(%group, by = &*self.holder.worker, "An operator holds a group.");
-                Ok(HoldGroupAnswer { group: group.to_string(), until, replaced })
+                Ok(HoldGroupAnswer { group: group.to_string(), until, replaced, tasks })
             }
             HeldGroup::Unknown => Err(Refused::unknown(UNKNOWN)),
         }

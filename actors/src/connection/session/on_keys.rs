@@ -177,7 +177,9 @@ impl Asker {
         let cancelled = self.ask(Perform(CancelTasks(key.clone()))).await?;
         let Cancelled { deleted, more, in_flight } = cancelled;
         if deleted == 0 && !in_flight {
-            return Err(Refused::unknown("there is no single task of that key"));
+            return Err(Refused::unknown(
+                "there is no single task of that key; `cancel --running` stops its job",
+            ));
         }
         Ok(CancelAnswer { key, deleted, more, in_flight })
     }
