@@ -115,7 +115,7 @@ impl fmt::Display for Run {
     }
 }
 
-/// What a worker is told of a job besides its task.
+/// What a worker gets with a job, besides its task.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct About {
     pub fetcher: Arc<str>,

@@ -75,7 +75,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// Where it is looked for, other than in the order and the lane of keys without a group.
+    /// Where stores find it, other than in the order and the lane of keys without a group.
     pub fn standings(&self) -> Vec<Standing> {
         let Some(turn) = self.order.filter(|_| !self.classic_held) else { return Vec::new() };
         let of_all = self.group.map(|group| (None, Some(group)));

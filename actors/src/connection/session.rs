@@ -152,7 +152,7 @@ impl Asker {
         })
     }
 
-    /// What it asks for, and whether it is told of whom its jobs are.
+    /// What it asks for, and whether its jobs name their fetchers.
     fn dispatch(&self, fetchers: Fetchers) -> (Dispatch, bool) {
         let is_told = fetchers != Fetchers::Unsaid;
         (Dispatch { holder: Some(self.holder.clone()), fetchers: fetchers.named() }, is_told)

@@ -22,7 +22,7 @@ const ERROR_PAUSE: Duration = Duration::from_secs(2);
 const OPENING_SOON: Duration = Duration::from_secs(3_600);
 /// When to look again if a group is open by now, and there was still no job.
 const OPENED: Duration = Duration::from_millis(250);
-/// How soon a worker that was told to come later is served, in milliseconds.
+/// How soon a worker is served again after [`Dispatched::Later`], in milliseconds.
 const LATER_MS: u64 = 20;
 /// Most workers that one batch serves; the first batch serves one.
 const SERVED_AT_ONCE_MAX: usize = 64;

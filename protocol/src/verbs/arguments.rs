@@ -282,7 +282,7 @@ impl Argument for FetcherName {
 /// `_`, `.`, `~` and `@` is written as in a URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fetchers {
-    /// All; its worker is not told of whom a job is.
+    /// All; its jobs do not name their fetchers.
     Unsaid,
     All,
     Of(Vec<Arc<str>>),

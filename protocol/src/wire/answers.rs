@@ -172,7 +172,7 @@ fn put_idle(bytes: &mut BytesMut, Idle { paused, busy, delayed, held, groups, ot
     put(bytes, std::iter::once("NOJOBS".to_owned()).chain(reasons));
 }
 
-/// A job with what its worker is told besides.
+/// A job with what its worker gets besides.
 fn job_of(text: &[u8]) -> Option<Job> {
     let mut rest = text;
     let mut word = || {

@@ -313,7 +313,7 @@ impl<S: Records> Batch<'_, S> {
         Ok(self.change_group(id, |it, _| it.hold.take().is_some()).unwrap_or(false))
     }
 
-    /// How many groups are closed that have keys, counted as far as that is told.
+    /// How many groups are closed that have keys, counted up to the most that an answer names.
     pub(super) async fn closed_groups(&mut self) -> StoreResult<u32> {
         if !self.has_groups() {
             return Ok(0);
