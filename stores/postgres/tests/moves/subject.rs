@@ -24,7 +24,7 @@ use crate::{file, server};
 pub const HAS_GAPS: bool = true;
 
 const DAEMON: i64 = 1;
-/// No one's: of documents only the rules that hold keys are moved here.
+/// The engines of these histories have no member; where a queue arrives, one is named.
 const MEMBER: &str = "member/1";
 
 pub enum Store {
@@ -32,7 +32,9 @@ pub enum Store {
     Server(Box<PostgresRecords>),
 }
 
-const HOLDS: &str = "SELECT value FROM documents WHERE name = 'holds'";
+/// All documents but that of [`MEMBER`].
+const DOCUMENTS: &str = "SELECT name, value FROM documents WHERE name NOT LIKE 'member/%'";
+const INSERT: &str = "INSERT INTO documents VALUES ($1, $2)";
 
 pub fn new() -> Store {
     Store::File(Box::new(file::new()))
@@ -66,11 +68,9 @@ fn to_server(file: &Connection) -> PostgresRecords {
         wait(filling.end()).unwrap();
     }
     wait(arrival.end(client, DAEMON, MEMBER)).unwrap();
-    let holds: Result<String, _> = file.query_row(HOLDS, [], |row| row.get(0));
-    if let Ok(holds) = holds {
-        wait(client.execute("INSERT INTO documents VALUES ('holds', $1)", &[&holds])).unwrap();
+    for (name, text) in documents(file) {
+        wait(client.execute(INSERT, &[&name, &text])).unwrap();
     }
-    // The engines of these histories have no member.
     wait(client.batch_execute("UPDATE keys SET owner = NULL; COMMIT")).unwrap();
     server
 }
@@ -90,11 +90,16 @@ fn to_file(server: &PostgresRecords) -> SqliteRecords {
         Ok(())
     };
     in_file::make_filled(&mut file, fill).unwrap().unwrap();
-    if let Some(row) = wait(server.client().query_opt(HOLDS, &[])).unwrap() {
-        let holds: String = row.get(0);
-        file.execute("INSERT INTO documents VALUES ('holds', ?1)", [holds]).unwrap();
+    for row in wait(server.client().query(DOCUMENTS, &[])).unwrap() {
+        file.execute(INSERT, [row.get::<_, String>(0), row.get(1)]).unwrap();
     }
     SqliteRecords::new(file).unwrap()
+}
+
+fn documents(file: &Connection) -> Vec<(String, String)> {
+    let mut query = file.prepare(DOCUMENTS).unwrap();
+    let all = query.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
+    all.map(Result::unwrap).collect()
 }
 
 /// All that is in a file, as text; but for sums that are nothing.
