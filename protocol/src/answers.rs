@@ -247,6 +247,8 @@ pub struct LastResult {
     pub finished: UnixSeconds,
     /// `None`: it was ended by hand, without one.
     pub exit_code: Option<i64>,
+    /// It was stopped on request: its exit code says nothing of it.
+    pub cancelled: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -268,14 +268,18 @@ fn in_flight(delivery: &Delivery, now: i64) -> String {
 }
 
 fn last_result(why: &Why, now: i64) -> String {
-    let Some(LastResult { started, finished, exit_code }) = why.last_result else {
+    let Some(LastResult { started, finished, exit_code, cancelled }) = why.last_result else {
         let expired = why.rows.iter().map(|row| row.expired_leases).max().unwrap_or(0);
         return match expired {
             0 => "none is known".to_owned(),
             _ => format!("none: {} expired", counted(expired, "lease")),
         };
     };
-    let code = exit_code.map_or("no exit code".to_owned(), |code| format!("exit code {code}"));
+    let how = match exit_code {
+        _ if cancelled => "cancelled".to_owned(),
+        Some(code) => format!("exit code {code}"),
+        None => "no exit code".to_owned(),
+    };
     let ahead = match started > now {
         true => {
             "; its start lies in the future, as of a clock that was ahead: it counts as just now"
@@ -283,7 +287,7 @@ fn last_result(why: &Why, now: i64) -> String {
         false => "",
     };
     format!(
-        "{code}, ended {}, took {}{ahead}",
+        "{how}, ended {}, took {}{ahead}",
         ago(now.saturating_sub(finished)),
         span(finished.saturating_sub(started))
     )
@@ -335,7 +339,12 @@ mod tests {
             group: None,
             bump: None,
             in_flight: None,
-            last_result: Some(LastResult { started: 5_000, finished: 5_090, exit_code: Some(1) }),
+            last_result: Some(LastResult {
+                started: 5_000,
+                finished: 5_090,
+                exit_code: Some(1),
+                cancelled: false,
+            }),
             failed_single_tasks: 0,
             rows: vec![row(1_700_000_001, RowState::Waiting), row(1_700_000_000, RowState::Hidden)],
             truncated: false,
@@ -413,6 +422,13 @@ repology  1700000000  complete  hidden by a newer run  1.0 1.1
         let text = render(&lost, 5_100);
         assert!(text.contains("Its turn        when a worker asks for a job\n"), "{text}");
         assert!(text.contains("Last result     none: 2 leases expired\n"), "{text}");
+    }
+
+    #[test]
+    fn a_cancelled_job_is_named_so() {
+        let last_result = waiting().last_result.map(|it| LastResult { cancelled: true, ..it });
+        let text = render(&Why { last_result, ..waiting() }, 5_100);
+        assert!(text.contains("Last result     cancelled, ended 10s ago, took 1m 30s\n"), "{text}");
     }
 
     /// An unlisted key has next to nothing.

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use shiftboss_protocol::model::{Attempt, Key, UnixSeconds};
 
 use super::{Look, run_of, seconds};
+use crate::attempt::Outcome;
 use crate::listings::{End, EndsOf, Listings};
 use crate::reader::EndedAttempts;
 use crate::record::{Record, Task};
@@ -136,6 +137,12 @@ impl<S: Listings> Look<'_, S> {
         }
         let kept = self.store.chain(attempt, 1).await?.pop();
         Ok(kept.filter(|it| it.attempt.task.fetcher() == task.fetcher()).and_then(|it| done(&it)))
+    }
+
+    /// The outcome of an attempt, if it is kept.
+    pub(super) async fn ended_as(&mut self, attempt: Attempt) -> Result<Option<Outcome>, S::Error> {
+        let kept = self.store.chain(attempt, 1).await?.pop();
+        Ok(kept.map(|it| it.attempt.outcome))
     }
 
     /// How single tasks of the key ended, by number, as far as its last attempts show.

@@ -9,6 +9,7 @@ use shiftboss_protocol::model::Key;
 
 use super::log::Ended;
 use super::{Look, PAYLOADS_MAX_BYTES, run_of, seconds, text_of};
+use crate::attempt::{CANCELLED_CODE, Outcome};
 use crate::listings::Listings;
 use crate::pace::Pace;
 use crate::record::{FetcherId, LastRun, ListRow, Record, SingleStatus, Task};
@@ -94,7 +95,7 @@ impl<S: Listings> Look<'_, S> {
             bump: bump(&record),
             retry: self.first_retry(&record),
             in_flight: self.delivery(&record),
-            last_result: last_result(&record),
+            last_result: self.last_result(&record).await?,
             failed_single_tasks: failed.saturating_sub_unsigned(delayed_singles as u64),
             truncated,
             rows,
@@ -145,6 +146,18 @@ impl<S: Listings> Look<'_, S> {
             delivery_count: flight.map(|it| i64::from(expired_leases(record, it.task)) + 1),
             stopping: stops::is_asked(record),
         })
+    }
+
+    /// How a job of the key ended last: by its record, or, while a job is out, by the record before that.
+    async fn last_result(&mut self, record: &Record) -> Result<Option<LastResult>, S::Error> {
+        let before = record.flight.as_ref().and_then(|it| it.before.last);
+        let last = if record.flight.is_some() { before } else { record.last };
+        let Some(last) = last.filter(|last| !last.is_over_by()) else { return Ok(None) };
+        let LastRun { started, finished, exit_code } = last;
+        // A command that SIGTERM ended has that code, too: only its attempt tells them apart.
+        let cancelled = exit_code == Some(CANCELLED_CODE)
+            && self.ended_as(record.last_attempt).await? == Some(Outcome::Cancelled);
+        Ok(finished.map(|finished| LastResult { started, finished, exit_code, cancelled }))
     }
 
     /// Its rows by fetcher, newer runs first, and its single tasks by status and number, up to a bound; and whether there are more.
@@ -258,15 +271,6 @@ fn bump(record: &Record) -> Option<Bump> {
         let since = record.last.and_then(|last| last.finished).unwrap_or_default();
         is_due.then(|| Bump { since, by: "job_retry".to_owned() })
     })
-}
-
-/// How a job of the key ended last: by its record, or, while a job is out, by the record before that.
-fn last_result(record: &Record) -> Option<LastResult> {
-    let before = record.flight.as_ref().and_then(|it| it.before.last);
-    let last = if record.flight.is_some() { before } else { record.last };
-    let last = last.filter(|last| !last.is_over_by())?;
-    let LastRun { started, finished, exit_code } = last;
-    Some(LastResult { started, finished: finished?, exit_code })
 }
 
 /// What stands between a key with these rows and its next dispatch.

@@ -323,6 +323,19 @@ fn what_failed_is_failed() {
     assert_eq!((failed(&script).0, failed(&script).1.len()), (0, 0));
 }
 
+/// What was cancelled has the exit code of a command that SIGTERM ended, and is told from that.
+#[test]
+fn a_cancelled_job_is_no_failure() {
+    let mut script = run("list f.1 a; lease; stop a; release 1");
+    let last = |script: &Script| At::new(script, 1).why("a").last_result.unwrap();
+    let found = |script: &Script| (last(script).exit_code, last(script).cancelled);
+    assert_eq!(found(&script), (Some(143), true));
+    script.run("list f.2 a; lease");
+    assert_eq!(found(&script), (Some(143), true), "the one before that is out");
+    script.run("done 2 143");
+    assert_eq!(found(&script), (Some(143), false));
+}
+
 #[test]
 fn dead_letters_and_delays() {
     let [first, most] = [10, 60].map(Duration::from_secs);
