@@ -59,8 +59,13 @@ pub trait Source {
         std::future::pending()
     }
 
-    /// Gives back a job whose command was killed, or ended because the job was cancelled.
+    /// Gives back a job whose command was killed.
     fn release(&mut self, job: Self::Job) -> impl Future<Output = Result<(), Self::Error>>;
+
+    /// Gives back a job that was cancelled, whose command has ended.
+    fn cancelled(&mut self, job: Self::Job) -> impl Future<Output = Result<(), Self::Error>> {
+        self.release(job)
+    }
 
     /// A job was lost, and its command killed.
     fn lost(&mut self, _: Self::Job) {}
@@ -194,7 +199,7 @@ async fn run_job<S: Source>(
             _ = killed.wait_for(|killed| *killed) => drop(execution.kill().await),
             _ = execution.stop() => {}
         }
-        return source.release(job).await.map(|()| None);
+        return source.cancelled(job).await.map(|()| None);
     }
     let end = execution.kill().await;
     if ending == Some(Ending::Lost) {

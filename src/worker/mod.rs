@@ -167,9 +167,9 @@ fn failures(counts: Counts, left: Idle) -> Option<String> {
 }
 
 /// What is still out could not be reported.
-fn log_end(Counts { out, done, failed, given_back, lost }: Counts) {
-    let lost = lost + out;
-    let lost = (lost > 0).then_some(lost);
+fn log_end(Counts { out, done, failed, given_back, cancelled, lost }: Counts) {
+    let some = |count: u64| (count > 0).then_some(count);
+    let (cancelled, lost) = (some(cancelled), some(lost + out));
     let succeeded = done.saturating_sub(failed);
-    info!(succeeded, failed, given_back, lost, "The worker has ended.");
+    info!(succeeded, failed, given_back, cancelled, lost, "The worker has ended.");
 }

@@ -37,14 +37,16 @@ pub struct Counts {
     /// Those of them with another exit code than 0.
     pub failed: u64,
     pub given_back: u64,
+    /// Given back because they were cancelled: nobody does them again.
+    pub cancelled: u64,
     /// Another worker has them by now, or none: their ends will never be known.
     pub lost: u64,
 }
 
 impl Counts {
-    /// Jobs that were taken and not given back.
+    /// Jobs that were taken, without those that were given back for another time.
     pub fn taken(&self) -> u64 {
-        self.out + self.done + self.lost
+        self.out + self.done + self.cancelled + self.lost
     }
 }
 
@@ -219,6 +221,12 @@ impl Pool {
         self.counts.given_back += 1;
     }
 
+    /// A job was cancelled, and its command has ended.
+    pub fn was_cancelled(&mut self) {
+        self.counts.out -= 1;
+        self.counts.cancelled += 1;
+    }
+
     /// A command was started: whatever was wrong is over.
     pub fn started(&mut self) {
         self.starts = Caution::default();
@@ -325,7 +333,7 @@ mod tests {
     }
 
     /// No more jobs are taken than allowed, even by slots that ask at the same time; after one is given back, another
-    /// may be taken.
+    /// may be taken, and after one is cancelled none.
     #[test]
     fn no_more_are_taken_than_allowed() {
         let (mut pool, now) =
@@ -340,7 +348,11 @@ mod tests {
         assert_eq!(pool.permit(true, now), Permit::Leave);
         pool.gave_back();
         assert_eq!(pool.permit(false, now), WAITING);
-        assert_eq!(pool.counts, Counts { out: 1, given_back: 1, ..Counts::default() });
+        take(&mut pool);
+        pool.was_cancelled();
+        assert_eq!(pool.permit(true, now), Permit::Leave);
+        let counts = Counts { out: 1, given_back: 1, cancelled: 1, ..Counts::default() };
+        assert_eq!(pool.counts, counts);
     }
 
     /// A command that cannot be started makes everybody wait, longer each time, until one can.

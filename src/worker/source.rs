@@ -97,6 +97,11 @@ impl Slot {
 
     /// Puts a job back in its place, if the protocol allows it.
     async fn give_back(&mut self, job: Job) {
+        self.release_as(job, Pool::gave_back).await;
+    }
+
+    /// Has the daemon take a job back, and counts it as what it is then.
+    async fn release_as(&mut self, job: Job, count: fn(&mut Pool)) {
         let mut trouble = Trouble::new(self.client.lease());
         let is_back = loop {
             let Some(attempt) = job.attempt else {
@@ -112,7 +117,7 @@ impl Slot {
         match is_back {
             Ok(true) => {
                 debug!(key, "A job was given back.");
-                return self.pool.send_modify(Pool::gave_back);
+                return self.pool.send_modify(count);
             }
             Ok(false) => {
                 warn!(key, "A job is abandoned: the classic protocol takes none back.");
@@ -266,6 +271,11 @@ impl Source for Slot {
 
     async fn release(&mut self, job: Job) -> Result<(), GaveUp> {
         self.give_back(job).await;
+        Ok(())
+    }
+
+    async fn cancelled(&mut self, job: Job) -> Result<(), GaveUp> {
+        self.release_as(job, Pool::was_cancelled).await;
         Ok(())
     }
 

@@ -55,4 +55,5 @@ fn running_jobs_are_cancelled() {
     wait_ended(&site, &[&ended[..], &["alpha|cancelled|143"]].concat(), &worker);
     worker.signal(rustix::process::Signal::TERM);
     assert_eq!(worker.exit().code(), Some(0), "nothing failed or was lost: {}", worker.log());
+    assert!(worker.log().contains(" given_back=0 cancelled=3"), "{}", worker.log());
 }
