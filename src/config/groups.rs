@@ -54,10 +54,10 @@ struct LimitKeys {
     /// How long a group rests after a job: as long as that took, times this, up to 1000
     #[arg(value_name = "N", value_parser = parse_factor)]
     rest_factor: Option<f64>,
-    /// But for no less than this, from `1ms` to `7days` [default: 0s]
+    /// But for no less than this, from `1ms` to `7days`; needs `rest_factor` [default: 0s]
     #[arg(value_parser = parse_delay)]
     rest_min: Option<Millis>,
-    /// And for no longer than this [default: 1h]
+    /// And for no longer than this; needs `rest_factor`, too [default: 1h]
     #[arg(value_parser = parse_delay)]
     rest_max: Option<Millis>,
     /// How many jobs may start in any such time: `"100/1h"`; up to 1000000, in up to `31days`
