@@ -4,6 +4,7 @@
 //! Read from the configuration file by the program, applied by [rules](crate::rules::groups). Nothing here knows a store
 //! or which keys wait. Limits count in *steady* time: wall-clock time less all by which the clock was set.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use regex::{Regex, RegexBuilder};
@@ -127,6 +128,9 @@ struct Compiled {
     table: Table,
     keys: Option<Regex>,
     by: Option<Regex>,
+    /// Which exceptions are for one group by its name, and which ones have a `*`: a table may have thousands of the first.
+    named: HashMap<String, usize>,
+    patterns: Vec<usize>,
 }
 
 /// The tables of a configuration; of those whose keys match, the first one decides.
@@ -201,8 +205,7 @@ impl GroupRules {
         let Some(it) = self.tables.iter().find(|it| it.table.name == table) else {
             return Limits::default();
         };
-        let exception = it.table.exceptions.iter().find(|(pattern, _)| matches(pattern, value));
-        exception.map_or(it.table.limits, |(_, limits)| *limits)
+        it.exception(value).unwrap_or(it.table.limits)
     }
 }
 
@@ -213,7 +216,24 @@ impl Compiled {
             By::Regex(text) => Some(regex(text)?),
             _ => None,
         };
-        Ok(Self { table, keys, by })
+        let (mut named, mut patterns) = (HashMap::new(), Vec::new());
+        for (at, (pattern, _)) in table.exceptions.iter().enumerate() {
+            if pattern.contains('*') {
+                patterns.push(at);
+            } else {
+                named.entry(pattern.clone()).or_insert(at);
+            }
+        }
+        Ok(Self { table, keys, by, named, patterns })
+    }
+
+    /// The limits of the first exception that is for this group.
+    fn exception(&self, value: &str) -> Option<Limits> {
+        let exceptions = &self.table.exceptions;
+        let named = self.named.get(value).copied();
+        let before = self.patterns.iter().take_while(|at| named.is_none_or(|named| **at < named));
+        let first = before.copied().find(|at| matches(&exceptions[*at].0, value)).or(named)?;
+        Some(exceptions[first].1)
     }
 
     fn value(&self, key: &str, payload: &str) -> Option<String> {
@@ -353,12 +373,22 @@ mod tests {
     #[test]
     fn some_groups_have_other_limits() {
         let limits = |most| Limits { max_in_flight: Some(most), ..Limits::default() };
-        let exceptions = vec![("*.example.org".to_owned(), limits(2)), ("*".into(), limits(3))];
+        let patterns = ["a.org", "*.example.org", "b.example.org", "*.net", "b.net", "c.org"];
+        let exceptions = patterns.map(str::to_owned).into_iter().zip((2..).map(limits)).collect();
         let table = Table { limits: limits(1), exceptions, ..table(By::Host) };
         let grouping = GroupRules::new(vec![table]).unwrap();
-        let most = |name: &str| grouping.limits(name).max_in_flight;
-        let all = ["g:a.example.org", "g:axexample.org", "other:a", "g"].map(most);
-        assert_eq!(all, [Some(2), Some(3), None, None]);
+        for (name, right) in [
+            ("g:a.org", Some(2)),
+            ("g:c.org", Some(7)),
+            ("g:a.example.org", Some(3)),
+            ("g:b.example.org", Some(3)),
+            ("g:b.net", Some(5)),
+            ("g:axexample.org", Some(1)),
+            ("other:a.org", None),
+            ("g", None),
+        ] {
+            assert_eq!(grouping.limits(name).max_in_flight, right, "{name}");
+        }
     }
 
     #[test]
