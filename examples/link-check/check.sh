@@ -3,12 +3,13 @@
 # says of when that may be goes on to the daemon, which asks nothing of its host meanwhile.
 said=$(curl -sS --max-time 30 -o /dev/null -w '%{http_code} %header{retry-after}' -- "$SHIFTBOSS_KEY") || exit 75
 status=${said%% *} wait=${said#* }
+echo "$status"
 
 case $status in
     2?? | 3??) exit 0 ;;
     429 | 503) ;;
     5??) exit 75 ;;
-    *) echo "$status" && exit 1 ;;
+    *) exit 1 ;;
 esac
 # Seconds, or a date.
 case $wait in

@@ -158,8 +158,20 @@ fn the_example_is_polite() {
     let twice = hosts.asked.iter().filter(|it| *it.1 == 2).map(|it| it.0.clone());
     assert_eq!(twice.collect::<HashSet<_>>(), (5..12).map(|host| page(host, 1)).collect());
     assert!(hosts.asked.values().all(|count| *count <= 2));
-    let (_, dead) = told.split_once("Dead, or never reached:\n").unwrap();
-    let named = dead.split_whitespace().filter(|word| word.starts_with("http://"));
-    let dead: HashSet<_> = (0..5).map(|host| page(host, 1)).collect();
-    assert_eq!(named.map(str::to_owned).collect::<HashSet<_>>(), dead, "{told}");
+    let (_, named) = told.split_once("said of it:\n").unwrap();
+    let dead: HashSet<_> = (0..5).map(|host| page(host, 1) + "  404").collect();
+    assert_eq!(named.lines().map(str::to_owned).collect::<HashSet<_>>(), dead, "{told}");
+}
+
+/// What the daemon says of a configuration that it refuses is not hidden.
+#[test]
+fn a_refused_configuration_is_shown() {
+    let site = Site::bare();
+    copy_to(&site);
+    fs::write(site.path("shiftboss.toml"), "databas = 'state.db'\n").unwrap();
+    let mut run = site.program_of("sh");
+    let output = run.arg("run.sh").env("SHIFTBOSS", env!("CARGO_BIN_EXE_shiftboss")).output();
+    let output = output.unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(1) && said.contains("shiftboss.toml:1"), "{said}");
 }
