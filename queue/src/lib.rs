@@ -33,3 +33,4 @@ pub mod sums;
 pub mod tables;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+pub mod waits;

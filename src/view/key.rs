@@ -6,6 +6,7 @@ use shiftboss_protocol::answers::{
 };
 use shiftboss_protocol::model::TASKS_FETCHER;
 use shiftboss_queue::reader::{ReadResult, Reader};
+use shiftboss_queue::waits::{closed, until};
 
 use super::health::Up;
 use super::listings;
@@ -126,14 +127,14 @@ fn bumped(bump: &Bump, now: i64) -> String {
 }
 
 fn tried_again(retry: Retry, why: &Why, now: i64) -> String {
-    let left = span(retry.due.saturating_sub(now).max(0));
+    let due = until(retry.due, now);
     let list =
         if is_single(why) { "" } else { ", or with its fetcher's next list if that is sooner" };
     let sooner = match why.hold {
         None => format!("; soon by {}", line_of("bump", why)),
         Some(_) => String::new(),
     };
-    format!("in {left}, retry {} of this task{list}{sooner}", retry.retries)
+    format!("{due}, retry {} of this task{list}{sooner}", retry.retries)
 }
 
 fn held(hold: &Hold, now: i64) -> String {
@@ -164,16 +165,15 @@ fn is_closed(why: &Why) -> bool {
 /// The group of a key's next task, and whether that waits for it.
 fn group(it: &GroupRow, now: i64) -> String {
     let name = cut(&it.group, KEY_WIDTH);
-    let why = if it.reason.is_empty() { String::new() } else { format!(" ({})", it.reason) };
+    let closed = closed(it, now).unwrap_or_else(|| "is open".to_owned());
+    let reason = shown(&it.reason);
     match (it.state, it.opens) {
-        (GroupState::Open, _) => format!("{name}, which is open"),
-        (GroupState::Delayed | GroupState::Held, Some(at)) => {
-            format!("{name}, which opens in {}{why}", span(at.saturating_sub(now).max(0)))
-        }
+        (GroupState::Held, None) => format!("{name}, which is {reason}"),
         (GroupState::Full, _) => {
-            format!("{name}, which is full: {} in flight", counted(it.in_flight, "job"))
+            format!("{name}, which {closed}: {} in flight", counted(it.in_flight, "job"))
         }
-        (GroupState::Held | GroupState::Delayed, _) => format!("{name}, which is closed{why}"),
+        _ if reason.is_empty() => format!("{name}, which {closed}"),
+        _ => format!("{name}, which {closed} ({reason})"),
     }
 }
 
@@ -422,6 +422,29 @@ repology  1700000000  complete  hidden by a newer run  1.0 1.1
         let text = render(&lost, 5_100);
         assert!(text.contains("Its turn        when a worker asks for a job\n"), "{text}");
         assert!(text.contains("Last result     none: 2 leases expired\n"), "{text}");
+    }
+
+    #[test]
+    fn what_is_said_of_a_group() {
+        let held = GroupRow {
+            group: "host:a.org".to_owned(),
+            state: GroupState::Held,
+            waiting: 3,
+            in_flight: 1,
+            opens: None,
+            reason: "held by eve: they asked us to".to_owned(),
+        };
+        let timed = GroupRow { opens: Some(5_100), ..held.clone() };
+        let full = GroupRow { state: GroupState::Full, reason: String::new(), ..held.clone() };
+        let open = GroupRow { state: GroupState::Open, ..full.clone() };
+        let said = [&held, &timed, &full, &open].map(|it| group(it, 5_100));
+        let expected = [
+            "is held by eve: they asked us to",
+            "opens in less than a second (held by eve: they asked us to)",
+            "is full: 1 job in flight",
+            "is open",
+        ];
+        assert_eq!(said, expected.map(|it| format!("host:a.org, which {it}")));
     }
 
     #[test]

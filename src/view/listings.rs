@@ -12,6 +12,7 @@ use shiftboss_protocol::answers::{
     Ended, Found, GroupRow, GroupState, Groups, HeldKey, HeldKeys, Holding, KeyRow, KnownKey, Next,
     Queue, QueueStatus, Stats, StatsGroup, Task, TaskStatus, Tasks,
 };
+use shiftboss_queue::waits;
 
 /// Keys that are held, as far as they are known: marked wherever they are listed.
 pub type HeldSet<'a> = HashSet<&'a str>;
@@ -108,7 +109,7 @@ pub fn next(queue: &Queue, turns: &Turns, now: i64) -> Table {
     // Those of closed groups have no place: others overtake them.
     let mut before = 0;
     let row = |next: &Next| {
-        let closed = next.group.as_ref().and_then(|it| closed(it, now));
+        let closed = next.group.as_ref().and_then(|it| waits::closed(it, now));
         let place = closed.is_none().then_some(before);
         before += usize::from(closed.is_none());
         let last = Cell::optional(next.last_started, |at| ago(now.saturating_sub(at)));
@@ -137,17 +138,9 @@ fn number_of(before: usize) -> i64 {
 /// When its turn comes, or why there is none.
 fn expected(turns: &Turns, place: Option<usize>, closed: Option<String>) -> Cell {
     let seconds = place.and_then(|before| turns.seconds(before));
+    let closed = closed.map(|closed| format!("group {closed}"));
     let words = place.map(|before| turns.words(before)).or(closed).unwrap_or_default();
     Cell { value: seconds, ..Cell::word(words) }
-}
-
-/// Why a group's keys must wait, if they must.
-fn closed(it: &GroupRow, now: i64) -> Option<String> {
-    match (it.state, it.opens) {
-        (GroupState::Open, _) => None,
-        (_, Some(at)) => Some(format!("group opens in {}", span(at.saturating_sub(now).max(0)))),
-        (state, None) => Some(format!("group is {}", state.word())),
-    }
 }
 
 /// Tasks, each with its status unless one was asked for; those that are delayed with when they are due.
@@ -209,7 +202,7 @@ pub fn groups(found: &Groups, now: i64) -> Table {
         let cells = vec![
             Cell::group(&it.group),
             Cell { tone, ..Cell::word(it.state.word()) },
-            Cell::optional(it.opens, |at| format!("in {}", span(at.saturating_sub(now).max(0)))),
+            Cell::optional(it.opens, |at| waits::until(at, now)),
             Cell::number(it.waiting),
             Cell::number(it.in_flight),
             Cell::words(&it.reason),

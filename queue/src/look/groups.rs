@@ -1,15 +1,12 @@
 //! Groups, and which of them are open: the question of `groups`, and what `status` and `why` say of them.
 
-use std::time::Duration;
-
-use humantime::format_duration;
-
 use super::Look;
 use crate::code;
 use crate::groups::GroupId;
 use crate::listings::{GroupSeen, Listings};
 use crate::record::{Millis, seconds};
 use crate::rules::groups::{Group, Hold};
+use crate::waits;
 use shiftboss_protocol::answers::{GroupCount, GroupRow, GroupState, Groups};
 
 /// Most groups that one question returns.
@@ -49,14 +46,9 @@ impl<S: Listings> Look<'_, S> {
 
     /// Why a task of the group waits; `None`: not for it.
     pub(super) async fn closed(&mut self, id: GroupId) -> Result<Option<String>, S::Error> {
-        let Some(GroupRow { state, opens, .. }) = self.group_of(id).await? else { return Ok(None) };
-        let left = opens.map(|at| u64::try_from(at - self.context.seconds()).unwrap_or(0));
-        let opens = left.map(|left| format_duration(Duration::from_secs(left)));
-        Ok(match (state, opens) {
-            (GroupState::Open, _) => None,
-            (_, Some(opens)) => Some(format!("its group opens in {opens}")),
-            (state, None) => Some(format!("its group is {}", state.word())),
-        })
+        let group = self.group_of(id).await?;
+        let closed = group.and_then(|it| waits::closed(&it, self.context.seconds()));
+        Ok(closed.map(|closed| format!("its group {closed}")))
     }
 
     fn group_row(&self, GroupSeen { group, kind, opens }: &GroupSeen) -> GroupRow {
