@@ -57,7 +57,7 @@ pub fn sentences(why: &Why, now: i64) -> Vec<(&'static str, String)> {
     said.extend(why.hold_rule.iter().map(|rule| ("Held by rule", held_by_rule(rule, now))));
     said.extend(why.group.iter().map(|it| ("Group", group(it, now))));
     said.extend(why.retry.iter().map(|retry| ("Tried again", tried_again(*retry, why, now))));
-    said.extend(why.bump.iter().map(|bump| ("Bumped", bumped(bump, now))));
+    said.extend(why.bump.iter().map(|bump| ahead(bump, now)));
     if let Some(place) = why.place.as_ref().filter(|_| !is_closed(why)) {
         said.extend([("Before it", before(place)), ("Its turn", turn(why, now))]);
     }
@@ -118,12 +118,14 @@ fn or_now(why: &Why) -> String {
     }
 }
 
-fn bumped(bump: &Bump, now: i64) -> String {
+/// Why it goes before others: an operator has bumped it, or its task failed and is due again.
+fn ahead(bump: &Bump, now: i64) -> (&'static str, String) {
     let since = ago(now.saturating_sub(bump.since));
-    format!(
-        "{since} by {}: it goes before others, as far as there is room for that",
-        shown(&bump.by)
-    )
+    let (name, why) = match &*bump.by {
+        Bump::BY_RETRY => ("Tried again", "it is due".to_owned()),
+        by => ("Bumped", format!("{since} by {}", shown(by))),
+    };
+    (name, format!("{why}: it goes before others, as far as there is room for that"))
 }
 
 fn tried_again(retry: Retry, why: &Why, now: i64) -> String {
@@ -422,6 +424,20 @@ repology  1700000000  complete  hidden by a newer run  1.0 1.1
         let text = render(&lost, 5_100);
         assert!(text.contains("Its turn        when a worker asks for a job\n"), "{text}");
         assert!(text.contains("Last result     none: 2 leases expired\n"), "{text}");
+    }
+
+    /// Who bumped a key is named; of a task that is due again nobody bumped anything.
+    #[test]
+    fn keys_that_go_before_others() {
+        let before = "goes before others, as far as there is room for that\n";
+        for (by, expected) in [
+            ("eve", format!("Bumped          10s ago by eve: it {before}")),
+            (Bump::BY_RETRY, format!("Tried again     it is due: it {before}")),
+        ] {
+            let bump = Some(Bump { since: 5_090, by: by.to_owned() });
+            let text = render(&Why { bump, ..waiting() }, 5_100);
+            assert!(text.contains(&expected), "{text}");
+        }
     }
 
     #[test]

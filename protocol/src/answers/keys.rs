@@ -80,12 +80,17 @@ pub struct HoldRule {
     pub by: String,
 }
 
-/// Who bumped a key that waits for its turn.
+/// Why a key that waits for its turn goes before others.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bump {
     pub since: UnixSeconds,
-    /// The name that the operator gave.
+    /// The name that the operator gave, or [`Self::BY_RETRY`].
     pub by: String,
+}
+
+impl Bump {
+    /// Nobody bumped it: its task failed, and is due again.
+    pub const BY_RETRY: &str = "job_retry";
 }
 
 /// A task that failed, and waits again by itself.

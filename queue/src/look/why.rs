@@ -269,7 +269,7 @@ fn bump(record: &Record) -> Option<Bump> {
     by_operator.map(|it| Bump { since: it.since, by: it.by.to_string() }).or_else(|| {
         let is_due = record.extras.retries.iter().any(|it| it.due.is_none());
         let since = record.last.and_then(|last| last.finished).unwrap_or_default();
-        is_due.then(|| Bump { since, by: "job_retry".to_owned() })
+        is_due.then(|| Bump { since, by: Bump::BY_RETRY.to_owned() })
     })
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde_json::json;
-use shiftboss_protocol::answers::{KeyRow, KeyState, QueueStatus, Rows, TaskStatus, Why};
+use shiftboss_protocol::answers::{Bump, KeyRow, KeyState, QueueStatus, Rows, TaskStatus, Why};
 use shiftboss_protocol::model::{Key, Row};
 use shiftboss_queue::attempt::Outcome as End;
 use shiftboss_queue::context::Settings;
@@ -362,7 +362,7 @@ fn dead_letters_and_delays() {
     script.run("at 20; wake");
     let why = At::new(&script, 20).why("a");
     assert_eq!((why.state, why.retry), (KeyState::Waiting, None));
-    assert_eq!(why.bump.map(|it| it.by).as_deref(), Some("job_retry"));
+    assert_eq!(why.bump.map(|it| it.by).as_deref(), Some(Bump::BY_RETRY));
 }
 
 #[test]
