@@ -1,13 +1,17 @@
 //! `cancel --running`: a worker stops what it runs.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::{Daemon, start, wait_gone, wait_lines};
 use crate::common::said::{json, said};
 use crate::common::{Site, wait_within};
 
-/// Far less than a worker takes from beat to beat.
-const SOON: Duration = Duration::from_secs(5);
+/// From the order to the end of a command that does not resist: what is promised.
+const SOON: Duration = Duration::from_secs(2);
+/// Another one may take its grace, and the machine be busy: still far less than a worker takes from beat to beat.
+const LATER: Duration = Duration::from_secs(5);
+/// How often it is measured, until the machine was not too busy.
+const ROUNDS: usize = 3;
 const ENDED: &str = "SELECT attr_path, outcome, exit_code FROM ended ORDER BY attempt";
 
 fn cancel(site: &Site, keys: &[&str]) -> String {
@@ -16,7 +20,7 @@ fn cancel(site: &Site, keys: &[&str]) -> String {
 
 fn wait_ended(site: &Site, ended: &[&str], worker: &Daemon) {
     let is_so = || site.sql(ENDED) == ended;
-    wait_within(SOON, &format!("the jobs end: {}", worker.log()), is_so);
+    wait_within(LATER, &format!("the jobs end: {}", worker.log()), is_so);
 }
 
 /// The commands are asked to end, and killed if they do not; nothing is retried or counted as a failure. A single task is cancelled,
@@ -49,11 +53,21 @@ fn running_jobs_are_cancelled() {
     let stats = json(&site, &["log", "--sum", "-t", target.to_str().unwrap()]);
     let group = &stats["groups"][0];
     assert_eq!((&group["cancelled"], &group["failure"]), (&2.into(), &0.into()), "{stats}");
-    site.write("f.2.txt", "alpha 2\n");
-    wait_lines(&site, "ran", 3);
-    cancel(&site, &["alpha"]);
-    wait_ended(&site, &[&ended[..], &["alpha|cancelled|143"]].concat(), &worker);
+    let mut took = Vec::new();
+    while took.len() < ROUNDS && took.last().is_none_or(|took| *took > SOON) {
+        let run = took.len() + 2;
+        site.write(format!("f.{run}.txt"), format!("alpha {run}\n"));
+        wait_lines(&site, "ran", run + 1);
+        let ordered = Instant::now();
+        cancel(&site, &["alpha"]);
+        wait_gone(&site, "pids");
+        took.push(ordered.elapsed());
+    }
+    assert!(took.last().is_some_and(|took| *took <= SOON), "{took:?}: {}", worker.log());
+    let again = vec!["alpha|cancelled|143"; took.len()];
+    wait_ended(&site, &[&ended[..], &again].concat(), &worker);
     worker.signal(rustix::process::Signal::TERM);
     assert_eq!(worker.exit().code(), Some(0), "nothing failed or was lost: {}", worker.log());
-    assert!(worker.log().contains(" given_back=0 cancelled=3"), "{}", worker.log());
+    let counted = format!(" given_back=0 cancelled={}", took.len() + 2);
+    assert!(worker.log().contains(&counted), "{}", worker.log());
 }
