@@ -37,7 +37,8 @@ pub struct WorkArguments {
     /// within a second each goes on with one at a time, after pauses of up to a minute, until one succeeds
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub max_failures: Option<u64>,
-    /// Take only tasks of this fetcher's lists (`@tasks`: single tasks); given several times, of each of them
+    /// Take only tasks of this fetcher's lists (`@tasks`: single tasks); given several times, of each of
+    /// them. The name is not checked: its first list may come later
     #[arg(long = "fetcher", value_name = "NAME", value_parser = checked::<FetcherName>)]
     pub fetchers: Vec<FetcherName>,
     /// How long the daemon waits for a sign of life before it hands a job to another worker
