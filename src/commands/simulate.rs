@@ -6,7 +6,7 @@
 mod lists;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{self, IsTerminal};
+use std::io::{self, IsTerminal, Write};
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
@@ -32,6 +32,7 @@ use crate::view::simulated::{Run, Runs};
 pub const THREADS_MAX: usize = 2;
 /// Lines that enter the queue together.
 const STEP: usize = 1_000;
+const WITHOUT_CONFIG: &str = "there are no groups and no retries in this: they are in the configuration file, which --config names";
 /// As long as sums are kept.
 const MEASURED: Duration = Duration::from_secs(90 * 86_400);
 
@@ -41,7 +42,12 @@ pub fn run(typed: &SimulateArguments) -> Result<(), Failure> {
     let measured = target.as_ref().map(Measured::of).transpose()?.unwrap_or_default();
     let jobs = measured.jobs(typed)?;
     let workers = typed.workers(measured.workers).map_err(Failure::usage)?;
-    let mut queue = Queue::new(rules(typed.config.as_deref())?)?;
+    let config = config(typed);
+    if config.is_none() && !typed.json {
+        // There may be no reader.
+        let _ = writeln!(io::stderr(), "shiftboss: {WITHOUT_CONFIG}");
+    }
+    let mut queue = Queue::new(rules(config)?)?;
     match &target {
         Some(target) if typed.lists.is_empty() => queue.take_from(target)?,
         _ => lists::read(&typed.lists, |fetcher, row| queue.add(fetcher, row))?,
@@ -71,12 +77,14 @@ fn failed(error: StoreError) -> Failure {
     Failure::new(ExitCode::Internal, error.to_string())
 }
 
-/// The rules of a configuration file, or of the packages' file, if there is one.
-fn rules(config: Option<&Path>) -> Result<Settings, Failure> {
+/// The configuration file that is given, or that of the packages, if it is there.
+fn config(typed: &SimulateArguments) -> Option<&Path> {
     let packaged = Path::new(PACKAGED_CONFIGURATION);
-    let Some(file) = config.or(Some(packaged).filter(|it| it.exists())) else {
-        return Ok(Settings::default());
-    };
+    typed.config.as_deref().or_else(|| Some(packaged).filter(|it| it.exists()))
+}
+
+fn rules(config: Option<&Path>) -> Result<Settings, Failure> {
+    let Some(file) = config else { return Ok(Settings::default()) };
     let (options, _) = File::read(file)?.all::<ServeOptions>()?;
     Ok(options.store()?.settings())
 }

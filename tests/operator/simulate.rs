@@ -1,6 +1,7 @@
 //! `simulate`: from lists alone, and from a queue, which it leaves as it is.
 
 use std::fs;
+use std::path::Path;
 
 use serde_json::json;
 
@@ -25,7 +26,8 @@ fn lists_alone() {
     // Ten starts of one host, five seconds from each to the next.
     fs::write(site.path("c.toml"), "[[group]]\nname = 'host'\nby = 'host'\ndelay = '5s'\n")
         .unwrap();
-    let text = said(&site, &[&asked[..], &["--config", "c.toml"]].concat());
+    let (_, text, why) = told(&site.run(&[&asked[..], &["--config", "c.toml"]].concat()));
+    assert_eq!(why, "");
     let ends =
         "One more worker hardly helps with 2, 4: there tasks wait for limits, not for workers.\n";
     assert!(text.contains(" 48s ") && text.ends_with(ends), "{text}");
@@ -37,7 +39,9 @@ fn lists_alone() {
     assert!(code == 64 && why.contains("FETCHER.NUMBER.txt"), "{why}");
     site.write("web.1.txt", " faulty\nalpha 1\n");
     let (code, _, why) = told(&site.run(&["simulate", "--duration", "3s", "input/web.1.txt"]));
+    let left_out = "there are no groups and no retries in this: ";
     assert!(code == 0 && why.contains("1 faulty line left out"), "{why}");
+    assert_eq!(why.contains(left_out), !Path::new("/etc/shiftboss.toml").exists(), "{why}");
 }
 
 #[test]
