@@ -43,7 +43,8 @@ Examples:
     ///
     /// In flight, failed, dead letters, delayed, then waiting. Failed tasks come newest first, tasks in flight oldest first, waiting
     /// tasks in the order of their turns. With --next, the keys that are handed out next, in that order, and when the turn of each is
-    /// expected. With --held, the keys that are held, those of operators first, and of each kind the last one first.
+    /// expected. With --held, the keys that are held, those of operators first, and of each kind the last one first; then the rules that
+    /// hold many keys, and how many groups are held.
     #[command(after_help = "\
 Examples:
   shiftboss tasks

@@ -24,7 +24,7 @@ use crate::view::health::Up;
 use crate::view::key;
 use crate::view::listings::HeldSet;
 use crate::view::question::{Listed, Question, Turns, require_fetcher};
-use crate::view::status::paused;
+use crate::view::status::{held_as_whole, paused};
 
 const HOUR_SECONDS: u64 = 3_600;
 
@@ -111,16 +111,13 @@ fn list(ViewArguments { target, json }: ViewArguments, asked: &Question) -> Resu
     if let Question::Tasks(TasksWith { fetcher: Some(name), .. }) = asked {
         ask(&target.database, |reader, _| require_fetcher(reader, name))??;
     }
-    let (found, turns) = ask(&target.database, |reader, now| {
+    let (found, queue) = ask(&target.database, |reader, now| {
         let found = asked.ask(reader, now)?;
-        let turns = match asked {
-            Question::Next(_) => {
-                let status = reader.status(now)?;
-                Turns::of(&status, Up::of(&target, &status).is_down())
-            }
-            _ => Turns::default(),
+        let queue = match asked {
+            Question::Next(_) | Question::Held(_) => reader.status(now)?,
+            _ => QueueStatus::default(),
         };
-        Ok((found, turns))
+        Ok((found, queue))
     })?;
     if json {
         return print(target.json(&found)?);
@@ -143,8 +140,13 @@ fn list(ViewArguments { target, json }: ViewArguments, asked: &Question) -> Resu
         Listed::Sums(_) => "There are more: ask for a shorter time.\n",
         _ => "There are more: give a larger -n.\n",
     };
+    let besides = match &found {
+        Listed::Held(_) => held_as_whole(&queue, now),
+        _ => String::new(),
+    };
+    let turns = Turns::of(&queue, Up::of(&target, &queue).is_down());
     let table = found.table(&HeldSet::new(), &turns, now);
-    print(before + &table.render_or_none() + more)
+    print(before + &table.render_or_none() + more + &besides)
 }
 
 /// Warns on standard error that no daemon keeps the shown queue up to date; the JSON object has this information. A

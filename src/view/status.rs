@@ -111,6 +111,14 @@ fn groups(queue: &QueueStatus) -> Option<String> {
     (!said.is_empty()).then(|| said.join("; "))
 }
 
+/// What is held otherwise than key by key.
+pub fn held_as_whole(queue: &QueueStatus, now: i64) -> String {
+    let held = queue.groups.iter().find(|it| it.state == GroupState::Held && it.groups > 0);
+    let groups =
+        held.map(|it| format!("{}: {} lists them", counted(it.groups, "group"), hint("groups")));
+    lines([("Hold rules", hold_rules(queue, now)), ("Held groups", groups)])
+}
+
 fn keys_wait(keys: i64) -> String {
     if keys == 1 { "1 key waits".to_owned() } else { format!("{keys} keys wait") }
 }

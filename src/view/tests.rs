@@ -4,12 +4,13 @@ use shiftboss_protocol::answers::live::{
     BrokerLive, ConnectedWorker, Failing, FailingKind, Health, HeardRelay, Live, Outage, RangeLive,
 };
 use shiftboss_protocol::answers::{
-    DaemonState, DaemonStatus, Done, EndedRun, FetcherRecord, FetcherStatus, Holding, NotStopped,
-    QueueStatus, RejectedFile, RelayStatus, Rows, Waiting,
+    DaemonState, DaemonStatus, Done, EndedRun, FetcherRecord, FetcherStatus, GroupCount,
+    GroupState, HeldBy, HoldRule, Holding, NotStopped, QueueStatus, RejectedFile, RelayStatus,
+    Rows, Waiting,
 };
 
 use super::health::{Severity, Snapshot, Unknown, Up};
-use super::status::render;
+use super::status::{held_as_whole, render};
 use crate::lock::LockState;
 use crate::stores::Database;
 use crate::target::Target;
@@ -198,6 +199,29 @@ fn who_is_silent_serves_nobody() {
     };
     assert!(serves(Ok(None)) && serves(Err(Unknown::Withheld("for others".to_owned()))));
     assert!(!serves(Err(Unknown::Silent("timeout".to_owned()))));
+}
+
+/// Who asks for held keys learns of rules and groups, too.
+#[test]
+fn what_is_held_as_a_whole() {
+    let of = |state, groups| GroupCount { state, groups, waiting: 9 };
+    let mut queue = queue();
+    queue.groups = vec![of(GroupState::Held, 0), of(GroupState::Full, 3)];
+    assert_eq!(held_as_whole(&queue, NOW), "");
+    queue.groups[0].groups = 2;
+    queue.hold_rules = vec![HoldRule {
+        rule: HeldBy::Prefix,
+        of: "https://a.org/".to_owned(),
+        since: NOW - 60,
+        until: None,
+        reason: String::new(),
+        by: "eve".to_owned(),
+    }];
+    let expected = "\
+Hold rules      1: prefix https://a.org/, 1m ago by eve, until it is unheld
+Held groups     2 groups: `shiftboss groups` lists them
+";
+    assert_eq!(held_as_whole(&queue, NOW), expected);
 }
 
 /// Whatever somebody wrote into the counts and the notes of fetchers.
