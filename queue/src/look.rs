@@ -130,6 +130,10 @@ impl<O: Opens> Reader for O {
         self.ask(now, async |look| look.groups(count).await)
     }
 
+    fn has_group(&self, name: &str) -> ReadResult<bool> {
+        self.ask(ANY_TIME, async |look| Ok(look.group_of(GroupId::of(name)).await?.is_some()))
+    }
+
     fn held(&self, count: usize) -> ReadResult<HeldKeys> {
         self.ask(ANY_TIME, async |look| look.held(count).await)
     }

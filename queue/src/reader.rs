@@ -75,6 +75,9 @@ pub trait Reader: Send + Sync {
     /// Groups, closed ones first: at most `count`.
     fn groups(&self, now: UnixSeconds, count: usize) -> ReadResult<Groups>;
 
+    /// Whether a task is in the group, or something is remembered of it.
+    fn has_group(&self, name: &str) -> ReadResult<bool>;
+
     /// Keys that are held, the last one first: at most `count`.
     fn held(&self, count: usize) -> ReadResult<HeldKeys>;
 

@@ -23,7 +23,7 @@ use crate::text::{counted, time};
 use crate::view::health::Up;
 use crate::view::key;
 use crate::view::listings::HeldSet;
-use crate::view::question::{Listed, Question, Turns, require_fetcher};
+use crate::view::question::{Listed, Question, Turns, require_fetcher, require_group};
 use crate::view::status::{held_as_whole, paused};
 
 const HOUR_SECONDS: u64 = 3_600;
@@ -108,8 +108,13 @@ fn look<A, T: Serialize>(
 fn list(ViewArguments { target, json }: ViewArguments, asked: &Question) -> Result<(), Failure> {
     let target = target.find()?;
     let now = SystemClock.now();
-    if let Question::Tasks(TasksWith { fetcher: Some(name), .. }) = asked {
-        ask(&target.database, |reader, _| require_fetcher(reader, name))??;
+    if let Question::Tasks(TasksWith { fetcher, group, .. }) = asked {
+        if let Some(name) = fetcher {
+            ask(&target.database, |reader, _| require_fetcher(reader, name))??;
+        }
+        if let Some(name) = group {
+            ask(&target.database, |reader, _| require_group(reader, name))??;
+        }
     }
     let (found, queue) = ask(&target.database, |reader, now| {
         let found = asked.ask(reader, now)?;

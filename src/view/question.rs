@@ -10,6 +10,7 @@ use shiftboss_queue::sums::total;
 use super::listings::{self, HeldSet};
 use super::table::Table;
 use crate::exit::{ExitCode, Failure};
+use crate::hint::hint;
 use crate::near::did_you_mean;
 use crate::stores::Pace;
 use crate::text::{shown, span};
@@ -49,6 +50,15 @@ pub fn require_fetcher(reader: &dyn Reader, name: &str) -> ReadResult<Result<(),
     }
     let meant = did_you_mean(name, known.iter().map(String::as_str));
     let text = format!("no list of a fetcher {} is here, or ever was{meant}", shown(name));
+    Ok(Err(Failure::new(ExitCode::BadData, text)))
+}
+
+/// Refuses the name of a group that there is not: it is mistyped.
+pub fn require_group(reader: &dyn Reader, name: &str) -> ReadResult<Result<(), Failure>> {
+    if reader.has_group(name)? {
+        return Ok(Ok(()));
+    }
+    let text = format!("there is no group {}: {} lists all", shown(name), hint("groups"));
     Ok(Err(Failure::new(ExitCode::BadData, text)))
 }
 

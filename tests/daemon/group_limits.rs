@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::common::said::{all_said, json, said};
+use crate::common::said::{all_said, failure, json, said};
 use crate::common::wait::wait_equal;
 use crate::common::{Daemon, Site, wait_until};
 
@@ -142,6 +142,10 @@ fn the_tasks_of_a_group_are_listed() {
     assert!(next[0]["group"]["state"] == "delayed" && next[1].is_null(), "{next}");
     let none = said(&site, &["tasks", "--group", "host:b.test"]);
     assert!(!none.contains("http"), "{none}");
+    for words in [&["tasks", "--group", "host:c.test"][..], &["retry", "--yes", "--group", "c"]] {
+        let (code, why) = failure(&site.run(words));
+        assert!(code == 65 && why.contains("there is no group "), "{code} {why}");
+    }
 }
 
 /// A reload: other limits hold at once, and other tables as soon as keys are sorted, which status tells.

@@ -14,7 +14,7 @@ use crate::exit::{ExitCode, Failure};
 use crate::stores::Database;
 use crate::target;
 use crate::text::shown;
-use crate::view::question::require_fetcher;
+use crate::view::question::{require_fetcher, require_group};
 
 /// Most keys of a file in one step.
 const STEP: usize = 4_096;
@@ -38,6 +38,9 @@ impl Source {
         let database = of.daemon.target.database()?;
         if let Some(name) = &of.fetcher {
             target::ask(&database, |reader, _| require_fetcher(reader, name))??;
+        }
+        if let Some(name) = &of.group {
+            target::ask(&database, |reader, _| require_group(reader, name))??;
         }
         let prefix = of.prefix.clone().unwrap_or_default();
         let (fetcher, group) = (of.fetcher.clone(), of.group.clone());
