@@ -6,13 +6,16 @@ use humantime::format_duration;
 use shiftboss_protocol::answers::{GroupRow, GroupState};
 use shiftboss_protocol::model::UnixSeconds;
 
-/// `in 3m 20s`: the two largest units. Times are whole seconds, so what comes in this one has no number.
 pub fn until(at: UnixSeconds, now: UnixSeconds) -> String {
-    let left = u64::try_from(at.saturating_sub(now)).unwrap_or(0);
-    if left == 0 {
+    within(at.saturating_sub(now))
+}
+
+/// `in 3m 20s`: the two largest units. What has no whole second has no number.
+pub fn within(seconds: i64) -> String {
+    if seconds < 1 {
         return "in less than a second".to_owned();
     }
-    let text = format_duration(Duration::from_secs(left)).to_string();
+    let text = format_duration(Duration::from_secs(seconds.cast_unsigned())).to_string();
     format!("in {}", text.split(' ').take(2).collect::<Vec<_>>().join(" "))
 }
 

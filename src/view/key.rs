@@ -6,7 +6,7 @@ use shiftboss_protocol::answers::{
 };
 use shiftboss_protocol::model::TASKS_FETCHER;
 use shiftboss_queue::reader::{ReadResult, Reader};
-use shiftboss_queue::waits::{closed, until};
+use shiftboss_queue::waits::{closed, until, within};
 
 use super::health::Up;
 use super::listings;
@@ -233,6 +233,7 @@ fn turn(why: &Why, now: i64) -> String {
         None if why.place.as_ref().is_some_and(|place| place.keys_before == 0) && !why.paused => {
             "when a worker asks for a job".to_owned()
         }
+        Some(seconds @ ..1) => format!("{} ({rate})", within(seconds)),
         Some(seconds) => format!("in about {} ({rate})", span(seconds)),
         None => format!("not known ({rate})"),
     }

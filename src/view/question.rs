@@ -6,6 +6,7 @@ use shiftboss_protocol::answers::{Found, Groups, HeldKeys, Log, Queue, QueueStat
 use shiftboss_protocol::model::TASKS_FETCHER;
 use shiftboss_queue::reader::{EndedAttempts, ReadResult, Reader, StatsOf, TasksWith};
 use shiftboss_queue::sums::total;
+use shiftboss_queue::waits::within;
 
 use super::listings::{self, HeldSet};
 use super::table::Table;
@@ -13,7 +14,7 @@ use crate::exit::{ExitCode, Failure};
 use crate::hint::hint;
 use crate::near::did_you_mean;
 use crate::stores::Pace;
-use crate::text::{shown, span};
+use crate::text::shown;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Question {
@@ -125,7 +126,7 @@ impl Turns {
     /// The same in words.
     pub fn words(&self, before: usize) -> String {
         match (self.seconds(before), self.pace) {
-            (Some(seconds), _) => format!("in {}", span(seconds)),
+            (Some(seconds), _) => within(seconds),
             (None, Some(_)) if before == 0 => "next".to_owned(),
             (None, _) => "-".to_owned(),
         }
@@ -149,6 +150,8 @@ mod tests {
             [0, 1, 59].map(|before| turns.words(before))
         };
         assert_eq!(words(&queue, false), ["next", "in 20s", "in 10m"]);
+        queue.busy_seconds = Some(10);
+        assert_eq!(words(&queue, false), ["next", "in less than a second", "in 10s"]);
         assert_eq!(words(&queue, true), ["-", "-", "-"]);
         queue.paused = true;
         assert_eq!(words(&queue, false), ["-", "-", "-"]);
