@@ -14,10 +14,12 @@ use shiftboss_queue::rules::groups::{Group, Opening};
 use crate::ask::Ask;
 use crate::code;
 
-/// The first one of a group in a line, in place of the one before.
-const HEAD: &str = "INSERT OR REPLACE INTO heads (grp, line, at, key, open)
-    SELECT grp, line, at, key, coalesce((SELECT kind = 0 FROM groups WHERE groups.grp = ?1), 1)
-    FROM stands WHERE grp = ?1 AND line = ?2 ORDER BY at, key LIMIT 1";
+const FIRST: &str =
+    "SELECT at, key FROM stands WHERE grp = ?1 AND line = ?2 ORDER BY at, key LIMIT 1";
+const HEAD: &str = "SELECT at, key FROM heads WHERE grp = ?1 AND line = ?2";
+const NEW_HEAD: &str = "INSERT INTO heads (grp, line, at, key, open)
+    VALUES (?1, ?2, ?3, ?4, coalesce((SELECT kind = 0 FROM groups WHERE groups.grp = ?1), 1))";
+const MOVE_HEAD: &str = "UPDATE heads SET at = ?3, key = ?4 WHERE grp = ?1 AND line = ?2";
 const NO_HEAD: &str = "DELETE FROM heads WHERE grp = ?1 AND line = ?2";
 
 /// See the module. Groups and lines whose first key may be another one by now.
@@ -53,32 +55,58 @@ impl Standings {
     pub(crate) fn settle(self, connection: &Connection, groups: &[GroupChange]) -> Result<()> {
         for it in groups {
             write(connection, it)?;
-            let sql = "UPDATE heads SET open = ?2 WHERE grp = ?1 AND open <> ?2";
-            let is_open = it.opening == Opening::Open;
-            connection.prepare_cached(sql)?.execute((it.id.0, is_open))?;
         }
         for it in self.stale {
-            if connection.prepare_cached(HEAD)?.execute(it)? == 0 {
-                connection.prepare_cached(NO_HEAD)?.execute(it)?;
-            }
+            note_head(connection, it)?;
         }
         Ok(())
     }
 }
 
+fn note_head(connection: &Connection, (group, line): (i64, i64)) -> Result<()> {
+    let place = |row: &Row<'_>| row.try_into();
+    let first: Option<(i64, i64)> = connection.first(FIRST, (group, line), place)?;
+    let head: Option<(i64, i64)> = connection.first(HEAD, (group, line), place)?;
+    let sql = match (first, head) {
+        (first, head) if first == head => return Ok(()),
+        (Some(_), Some(_)) => MOVE_HEAD,
+        (Some(_), None) => NEW_HEAD,
+        (None, _) => return connection.prepare_cached(NO_HEAD)?.execute((group, line)).map(drop),
+    };
+    let (at, key) = first.unwrap_or_default();
+    connection.prepare_cached(sql)?.execute((group, line, at, key)).map(drop)
+}
+
+/// Most changes leave the group as open as it was, and half of them as many keys waiting: of such ones no index is written,
+/// and no head.
 fn write(connection: &Connection, change: &GroupChange) -> Result<()> {
+    let id = change.id.0;
     let Some(group) = &change.group else {
         let sql = "DELETE FROM groups WHERE grp = ?1";
-        return connection.prepare_cached(sql)?.execute([change.id.0]).map(drop);
+        return connection.prepare_cached(sql)?.execute([id]).map(drop);
     };
+    let Group { in_flight, waiting, tasks, .. } = group;
+    let (kind, state) = (code::opening(change.opening), code::json(group)?);
+    for sql in [
+        "UPDATE groups SET in_flight = ?4, tasks = ?5, state = ?6
+        WHERE grp = ?1 AND kind = ?2 AND opens IS ?3 AND waiting = ?7",
+        "UPDATE groups SET in_flight = ?4, tasks = ?5, state = ?6, waiting = ?7
+        WHERE grp = ?1 AND kind = ?2 AND opens IS ?3",
+    ] {
+        let values = (id, kind, change.opens, in_flight, tasks, &state, waiting);
+        if connection.prepare_cached(sql)?.execute(values)? > 0 {
+            return Ok(());
+        }
+    }
     let sql =
         "INSERT INTO groups (grp, name, kind, opens, in_flight, waiting, tasks, state)
         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
         ON CONFLICT (grp) DO UPDATE SET kind = ?3, opens = ?4, in_flight = ?5, waiting = ?6, tasks = ?7, state = ?8";
-    let Group { in_flight, waiting, tasks, .. } = group;
-    let (kind, state) = (code::opening(change.opening), code::json(group)?);
-    let values = (change.id.0, &*group.name, kind, change.opens, in_flight, waiting, tasks, state);
-    connection.prepare_cached(sql)?.execute(values).map(drop)
+    let values = (id, &*group.name, kind, change.opens, in_flight, waiting, tasks, state);
+    connection.prepare_cached(sql)?.execute(values)?;
+    let sql = "UPDATE heads SET open = ?2 WHERE grp = ?1 AND open <> ?2";
+    let is_open = change.opening == Opening::Open;
+    connection.prepare_cached(sql)?.execute((id, is_open)).map(drop)
 }
 
 fn read(row: &Row<'_>) -> Result<Group> {
