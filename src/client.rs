@@ -36,7 +36,6 @@ pub struct Answer<T> {
     pub object: T,
 }
 
-/// Asks one thing.
 pub fn ask<V: Verb<Answer: DeserializeOwned>>(
     socket: &Path,
     request: V,

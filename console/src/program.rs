@@ -61,7 +61,6 @@ fn bug() -> Failure {
     Failure::new(ExitCode::Internal, "a bug ended the program; please report the message above")
 }
 
-/// A shell's completion script for a program's command line.
 pub fn completions(mut program: Command, shell: Shell) -> Vec<u8> {
     let (name, mut script) = (program.get_name().to_owned(), Vec::new());
     clap_complete::generate(shell, &mut program, name, &mut script);

@@ -110,7 +110,6 @@ pub fn counted(count: impl Display, noun: &str) -> String {
     format!("{count} {noun}{end}")
 }
 
-/// A name and its value, as one line.
 pub fn line(name: &str, value: &str) -> String {
     format!("{name:<15} {value}\n")
 }

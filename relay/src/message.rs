@@ -225,7 +225,6 @@ fn check_notes(notes: &[&str]) -> Result<(), Unfit> {
         .map_or(Ok(()), |note| forbidden(format!("a note of {} bytes", note.len())))
 }
 
-/// What a rule holds.
 fn check_held(of: &HoldOf) -> Result<(), Unfit> {
     let is_right = match of {
         HoldOf::Prefix(text) => Key::new(text).is_ok(),

@@ -99,7 +99,6 @@ pub fn print(text: &[u8]) -> io::Result<()> {
     out.write_all(text).and_then(|()| out.flush())
 }
 
-/// The command of one job.
 pub struct JobCommand {
     /// The name of its log, or the prefix of its lines.
     pub key: Vec<u8>,
@@ -265,7 +264,6 @@ impl Execution {
         end
     }
 
-    /// Its log, if it is in one.
     pub fn log(&self) -> Option<&Path> {
         self.log.as_ref().map(CommandLog::path)
     }

@@ -72,7 +72,6 @@ mod tests {
         assert_eq!(shown_bytes("é\u{202e}".as_bytes()), "é\\u{202e}");
     }
 
-    /// Letters of every script stay.
     #[test]
     fn letters_stay() {
         for plain in ["", "שלום", "مرحبا", "日本", "e\u{301}", "a b", "\\n", "🦀"] {

@@ -26,14 +26,12 @@ const NAME_BYTES_MAX: usize = 200;
 /// The last time that is shown: 9999-12-31T23:59:59Z.
 const SHOWN_MAX: Duration = Duration::from_secs(253_402_300_799);
 
-/// The directory of the logs.
 #[derive(Debug, Clone)]
 pub struct LogDirectory {
     pub(super) path: PathBuf,
     pub(super) keep: Duration,
 }
 
-/// The log of a command that runs.
 #[derive(Debug)]
 pub struct CommandLog {
     file: File,

@@ -229,7 +229,6 @@ mod tests {
         (site, directory)
     }
 
-    /// Planted links are not followed.
     #[test]
     fn no_link_is_followed() {
         let (site, directory) = planted();

@@ -119,7 +119,6 @@ fn is_ignored(kind: SignalKind) -> bool {
     mask.is_some_and(|mask| mask >> (kind.as_raw_value() - 1) & 1 == 1)
 }
 
-/// Ignores a signal from now on.
 #[allow(unsafe_code)]
 pub fn ignore(number: StandardSignal) -> io::Result<()> {
     // SAFETY: to ignore a signal installs no handler.

@@ -41,7 +41,6 @@ pub trait Source {
         ended: Option<(Self::Job, u8)>,
     ) -> impl Future<Output = Result<Option<Self::Job>, Self::Error>>;
 
-    /// The command that the template makes of a job.
     fn command(&self, job: &Self::Job, template: &Template) -> Result<JobCommand, StartError>;
 
     /// A command was started: whatever was wrong is over.

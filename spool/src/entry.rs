@@ -120,7 +120,6 @@ pub struct EntryInfo {
     pub reason: Option<String>,
 }
 
-/// Refuses more bytes than the limit.
 pub(crate) fn limited(what: &'static str, bytes: &[u8], limit: u64) -> Result<()> {
     if bytes.len() as u64 > limit {
         return Err(SpoolError::TooLarge(what, limit));

@@ -302,7 +302,6 @@ impl Guard {
         Ok(())
     }
 
-    /// Gives the entry back with this number of attempts.
     fn give_back(&mut self, attempts: u32) -> Result<()> {
         self.still_mine()?;
         let to = self.spool.destination(&self.note.queue, attempts);

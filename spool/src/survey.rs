@@ -112,7 +112,6 @@ pub(crate) fn of_entry(places: &[Place]) -> Vec<Place> {
     places.iter().filter(is_entrys).cloned().collect()
 }
 
-/// Whether a name has an entry in one of its places.
 pub(crate) fn has_entry(places: &[Place]) -> bool {
     let is_entrys = |place| matches!(place, &Place::Moving | &Place::Quarantine);
     !of_entry(places).is_empty() || places.iter().any(is_entrys)

@@ -121,7 +121,6 @@ impl Claim {
     }
 }
 
-/// A file of a list.
 struct ListFile {
     name: OsString,
     stamp: i64,

@@ -34,7 +34,6 @@ pub struct Delivered {
 /// Why a list was not fetched. The former list is untouched, or exists beside the new one.
 #[derive(Debug)]
 pub struct FetchError {
-    /// The exit code of `fetch`.
     pub code: ExitCode,
     /// How the run ended, as a shell would report it, and why.
     pub outcome: Outcome,

@@ -333,7 +333,6 @@ impl Supervisor {
         }
     }
 
-    /// Has a fetcher run now, as an operator asks.
     pub fn run_now(&self, name: &str) -> Result<RunFetcherAnswer, Refused> {
         let wanted = self.wanted.borrow();
         if of_name(&wanted, name).is_none() {

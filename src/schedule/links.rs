@@ -54,7 +54,6 @@ impl Way {
     }
 }
 
-/// What a name tells of.
 #[derive(Clone)]
 enum Tells {
     Link,

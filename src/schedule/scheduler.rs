@@ -94,7 +94,6 @@ pub struct Every {
     pub first: Duration,
 }
 
-/// The parts of a schedule.
 pub struct Schedule {
     /// Names it in the log.
     pub name: String,

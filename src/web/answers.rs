@@ -20,7 +20,6 @@ use crate::target::{self, Target};
 use crate::view::health::Up;
 
 pub(super) const TEXT: &str = "text/plain; charset=utf-8";
-/// Of OpenMetrics.
 const METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 /// Seconds after which who was turned away may ask again.
 const RETRY_AFTER: &str = "2";

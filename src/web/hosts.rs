@@ -14,7 +14,6 @@ use super::answers::TEXT;
 /// Bytes of all names and values of a request's head.
 const HEAD_MAX_BYTES: usize = 16 * 1024;
 
-/// That a connection came by a Unix socket.
 struct OverUnixSocket;
 
 /// Names that are ours beside those of the loopback, in lower case.

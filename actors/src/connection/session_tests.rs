@@ -64,7 +64,6 @@ impl Site {
         Self::new(jobs).hello().await
     }
 
-    /// With room for `max_single_tasks` single tasks.
     async fn with_room(max_single_tasks: u64) -> Self {
         let settings = Settings { max_single_tasks, ..Settings::default() };
         Self::over(MockStore::new(settings)).hello().await

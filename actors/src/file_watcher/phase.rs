@@ -11,7 +11,6 @@ use shiftboss_queue::operation::StoredRun;
 pub(super) enum Phase {
     #[default]
     New,
-    /// The store is registering it.
     Registering,
     /// Known from an earlier daemon; its file has not been looked at yet.
     Stored(StoredRun),

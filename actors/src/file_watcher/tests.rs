@@ -53,7 +53,6 @@ impl Site {
         Self::over(home, input(path), mock, start)
     }
 
-    /// A watcher of `input`.
     fn over(home: TempDir, input: Input, mock: MockStore, start: StartTail) -> Self {
         let (storage, _) = mock.start();
         let exits = tokio::sync::mpsc::unbounded_channel().0;
@@ -113,7 +112,6 @@ fn rejected() -> Trouble {
     Trouble::Error(StoreError::Rejected("no".to_owned()))
 }
 
-/// Rows come in bounded batches, and only the last one completes the run.
 #[actix::test]
 async fn batches_are_bounded_and_the_last_completes() {
     let site = Site::new(MockStore::default(), real());
@@ -132,7 +130,6 @@ fn filetime_back(path: &Path) {
     fs::File::options().write(true).open(path).unwrap().set_modified(long_ago).unwrap();
 }
 
-/// A look stores what was written before it.
 #[actix::test]
 async fn a_look_finds_what_was_written_before() {
     let site = Site::started(MockStore::default(), real()).await;
@@ -176,7 +173,6 @@ async fn a_look_at_everything_waits_for_registrations() {
     site.watcher.send(CatchUpBarrier).await.expect("the watcher lives");
 }
 
-/// A run that replaces another is registered before that one is deleted.
 #[actix::test]
 async fn a_new_run_is_registered_before_the_old_one_goes() {
     let site = Site::started(MockStore::default(), real()).await;

@@ -14,7 +14,6 @@ use tokio::io::unix::AsyncFd;
 use crate::directory::Directory;
 use crate::fs_events::{Event, EventMask, Inotify, WatchMask, readiness};
 
-/// What happened to a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Happened {
     /// It came into being, by creation or link.
@@ -41,7 +40,6 @@ pub struct Events {
     pub lost: bool,
 }
 
-/// A watch on one directory.
 pub struct Watch {
     inotify: Inotify,
     ready: Rc<AsyncFd<Arc<OwnedFd>>>,

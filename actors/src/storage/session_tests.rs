@@ -78,7 +78,6 @@ async fn a_lease_ends_unless_it_is_extended() {
     assert_eq!(mock.count("expire 1"), 1);
 }
 
-/// What ended does not expire.
 #[actix::test]
 async fn ended_attempts_have_no_lease() {
     let (mock, storage) = paused(&["a", "b", "c"]);

@@ -188,7 +188,6 @@ async fn an_undo_is_tried_again() {
     assert_eq!(mock.count("undo 1"), 3);
 }
 
-/// A batch of rows begins a transaction.
 #[actix::test]
 async fn rows_come_first_in_their_transaction() {
     let (mock, storage) = over(&["a"]);

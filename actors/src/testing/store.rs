@@ -44,14 +44,12 @@ pub enum Trouble {
     None,
     /// It fails.
     Error(StoreError),
-    /// It panics.
     Panic,
     /// It blocks, as in a system call, until the receiver's other end is gone.
     Hang(Arc<Mutex<std::sync::mpsc::Receiver<()>>>),
 }
 
 impl Trouble {
-    /// The disk is full.
     pub fn full() -> Self {
         Self::Error(StoreError::Full("disk".to_owned()))
     }
@@ -62,7 +60,6 @@ impl Trouble {
     }
 }
 
-/// The store's inside.
 pub struct Inside {
     /// All calls, in order: the name, and what it was about.
     pub calls: Vec<String>,
@@ -201,7 +198,6 @@ impl MockStore {
         self.inside().perform(NOW * 1_000, vec![operation]).unwrap().remove(0).unwrap()
     }
 
-    /// The runs that the queue has.
     pub fn runs(&self) -> Vec<StoredRun> {
         match self.others_do(Runs.into()) {
             Outcome::Runs(runs) => runs,
@@ -209,7 +205,6 @@ impl MockStore {
         }
     }
 
-    /// Attempts that were undone.
     pub fn undone(&self) -> Vec<Attempt> {
         let inside = self.inside();
         let ended = inside.kept().ended.values();

@@ -200,7 +200,6 @@ impl RpcClient {
         (Answer { id, received, shared: Arc::clone(&self.shared) }, properties)
     }
 
-    /// The error for a message that could not be published.
     pub(super) fn unpublished(&self, error: &PublishError) -> StoreError {
         if matches!(error, PublishError::Broker(_)) {
             self.shared.break_off();

@@ -20,7 +20,6 @@ const SIGNAL_BASE: u8 = 128;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// It exited, with this code.
     Code(u8),
     Signal(u8),
     /// Its time was over and it was terminated, whatever its exit code.
@@ -153,7 +152,6 @@ impl StartError {
 mod tests {
     use super::*;
 
-    /// The codes are a shell's.
     #[test]
     fn codes_are_as_a_shell_reports_them() {
         let codes = [End::Code(0), End::Code(255), End::Signal(9), End::TimedOut];

@@ -132,7 +132,6 @@ impl Process {
         }
     }
 
-    /// How it ended, if it has.
     pub fn ended(self) -> Option<End> {
         match self.wait(WaitIdOptions::NOWAIT) {
             Ok(status) => status.as_ref().map(End::of),
@@ -248,7 +247,6 @@ impl Register {
     }
 }
 
-/// A running guardian.
 struct GuardianHandle {
     process: Child,
     pipe: Arc<OwnedFd>,

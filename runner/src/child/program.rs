@@ -69,7 +69,6 @@ mod tests {
         found.err().map_or(0, |error| error.shell_code())
     }
 
-    /// Programs are found, and not found, as by a shell.
     #[test]
     fn programs_are_found_as_a_shell_finds_them() {
         let directory = tempfile::tempdir().unwrap();

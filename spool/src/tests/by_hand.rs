@@ -180,7 +180,6 @@ fn young_files_are_left_alone() {
     assert_whole(&spool);
 }
 
-/// What is no spool is not repaired.
 #[test]
 fn what_is_no_spool_is_left_alone() {
     let site = made(&["Documents"], &[("letter.txt", "Dear")]);

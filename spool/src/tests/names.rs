@@ -5,7 +5,6 @@ use proptest::prelude::*;
 use super::support::*;
 use crate::*;
 
-/// What is not a name, and why.
 #[test]
 fn what_is_not_a_name() {
     let refused = |bytes: &[u8]| EntryName::new(bytes).unwrap_err();

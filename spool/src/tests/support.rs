@@ -241,7 +241,6 @@ pub fn dead() -> Identity {
     Identity { pid, started: 1, ..Identity::this_process() }
 }
 
-/// Waits until a condition holds.
 pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     let (start, never) = (Instant::now(), Stop::new().unwrap());
     while !condition() {
@@ -250,7 +249,6 @@ pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// Sets a file's times.
 pub fn set_age(path: &Path, age: Duration) {
     let time = std::time::SystemTime::now() - age;
     let times = fs::FileTimes::new().set_modified(time).set_accessed(time);

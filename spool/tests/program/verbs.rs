@@ -63,7 +63,6 @@ fn no_such_queue() {
     assert!(code == 65 && !stderr.contains("mean"), "{stderr}");
 }
 
-/// Missing things are reported as missing.
 #[test]
 fn no_such_entry() {
     let site = with(&[]);

@@ -172,7 +172,6 @@ fn random_moves_are_followed() {
         .unwrap();
 }
 
-/// A `.gitignore` that changes counts from then on.
 #[test]
 fn a_gitignore_changes() {
     let place = Place::new();

@@ -258,7 +258,6 @@ fn groups_are_a_list() {
     assert!(frame(&mut state, 100, 24).contains("Hold the group host:b.example?"));
 }
 
-/// Each key is in the help.
 #[test]
 fn help_names_each_key() {
     let mut state = state(picture());

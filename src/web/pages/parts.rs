@@ -72,7 +72,6 @@ impl Frame {
     }
 }
 
-/// A text from outside.
 pub(super) fn text(from_outside: &str) -> String {
     cut(from_outside, TEXT_WIDTH)
 }

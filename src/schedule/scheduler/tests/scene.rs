@@ -64,7 +64,6 @@ pub struct Scene {
     script: Arc<Script>,
     pub end: JoinHandle<Result<Option<Outcome>, WatchError>>,
     pub seen: Rc<Seen>,
-    /// The wall clock.
     pub wall: ManualClock,
 }
 
