@@ -8,10 +8,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use lapin::options::{BasicPublishOptions, ConfirmSelectOptions};
+use lapin::options::{BasicConsumeOptions, BasicPublishOptions, ConfirmSelectOptions};
 use lapin::types::{AMQPValue, FieldTable, ShortString};
 use lapin::uri::AMQPUri;
-use lapin::{BasicProperties, Channel, Confirmation, Connection, ConnectionProperties, Event};
+use lapin::{
+    BasicProperties, Channel, Confirmation, Connection, ConnectionProperties, Consumer, Event,
+};
 use shiftboss_protocol::backoff::random;
 use shiftboss_protocol::url::Url;
 use shiftboss_queue::error::{StoreError, StoreResult};
@@ -350,6 +352,12 @@ pub(crate) async fn begin_publish(
             Confirmation::Nack(_) => Err(PublishError::NoRoom),
         }
     })
+}
+
+/// Takes the messages of a queue.
+pub(crate) async fn consume(channel: &Channel, queue: &str) -> lapin::Result<Consumer> {
+    let (options, none) = (BasicConsumeOptions::default(), FieldTable::default());
+    channel.basic_consume(queue.into(), "".into(), options, none).await
 }
 
 #[derive(Debug, thiserror::Error)]

@@ -23,8 +23,7 @@ use std::time::Duration;
 use actix::Addr;
 use lapin::Consumer;
 use lapin::message::Delivery;
-use lapin::options::{BasicAckOptions, BasicConsumeOptions, BasicPublishOptions, BasicQosOptions};
-use lapin::types::FieldTable;
+use lapin::options::{BasicAckOptions, BasicPublishOptions, BasicQosOptions};
 use shiftboss_actors::exit_notifier::ExitNotifier;
 use shiftboss_actors::service::{LookAtBroker, Service, ServiceLinks};
 use shiftboss_actors::storage::StorageActor;
@@ -44,7 +43,7 @@ use tracing::{info, warn};
 
 use self::lease::{Holder, Lease};
 use self::liveness::Liveness;
-use crate::link::{Broker, Link, RECONNECT, properties};
+use crate::link::{Broker, Link, RECONNECT, consume, properties};
 use crate::message::{BODY_BYTES_MAX, Reply, encode};
 
 /// Requests that are taken before the first of them is answered: a relay has few at a time, and each may be as large as a message.
@@ -239,9 +238,7 @@ impl Server {
 
     async fn consume(&self, link: &Link) -> lapin::Result<Consumer> {
         link.channel.basic_qos(PREFETCH, BasicQosOptions::default()).await?;
-        let queue = self.broker.topology.requests();
-        let (options, none) = (BasicConsumeOptions::default(), FieldTable::default());
-        link.channel.basic_consume(queue.as_str().into(), "".into(), options, none).await
+        consume(&link.channel, &self.broker.topology.requests()).await
     }
 
     /// Sends all relays hints that there may be work, and nothing else.

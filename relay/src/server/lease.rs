@@ -12,14 +12,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use futures_util::StreamExt;
-use lapin::options::{BasicConsumeOptions, QueueDeclareOptions};
+use lapin::options::QueueDeclareOptions;
 use lapin::types::FieldTable;
 use lapin::{Channel, Consumer};
 use shiftboss_queue::error::{StoreError, StoreResult};
 use tokio::time::timeout;
 
 use crate::host_name;
-use crate::link::{Broker, CALL_MAX, Link};
+use crate::link::{Broker, CALL_MAX, Link, consume};
 use crate::refusal::{self, PRECONDITION_FAILED};
 use crate::topology::durable;
 
@@ -72,9 +72,7 @@ pub(super) async fn take(broker: &Broker, link: &Link, holder: &Holder) -> Store
         // A refusal closes the channel.
         let channel = link.channel().await?;
         channel.queue_declare(name.as_str().into(), durable(), arguments).await?;
-        let (tag, none) = ("".into(), FieldTable::default());
-        let options = BasicConsumeOptions::default();
-        let consumer = channel.basic_consume(name.as_str().into(), tag, options, none).await?;
+        let consumer = consume(&channel, &name).await?;
         Ok(Lease { channel, consumer })
     };
     let taken = timeout(CALL_MAX, taken).await.map_err(|_| broker.late())?;

@@ -11,8 +11,7 @@ use std::time::Duration;
 use futures_util::stream::{self, BoxStream, SelectAll, select_all};
 use futures_util::{FutureExt, StreamExt};
 use lapin::message::Delivery;
-use lapin::options::{BasicConsumeOptions, BasicQosOptions};
-use lapin::types::FieldTable;
+use lapin::options::BasicQosOptions;
 use shiftboss_protocol::backoff::{Backoff, shortened};
 use shiftboss_protocol::model::Run;
 use shiftboss_queue::error::StoreError;
@@ -22,7 +21,7 @@ use tokio::time::sleep;
 use tracing::warn;
 
 use super::{Server, ended};
-use crate::link::{Link, version};
+use crate::link::{Link, consume, version};
 use crate::message::{Reply, Unfit, check_rows, decode};
 use crate::topology::Topology;
 
@@ -79,10 +78,7 @@ pub(super) async fn open(server: &Server, link: &Link) -> lapin::Result<Messages
     channel.basic_qos(PREFETCH, BasicQosOptions::default()).await?;
     let mut consumers = Vec::new();
     for range in 0..RANGES {
-        let queue = server.broker.topology.rows_of(range).into();
-        let options = BasicConsumeOptions::default();
-        let none = FieldTable::default();
-        let consumer = channel.basic_consume(queue, "".into(), options, none).await?;
+        let consumer = consume(&channel, &server.broker.topology.rows_of(range)).await?;
         consumers.push(consumer.chain(stream::once(async { Err(ended()) })).boxed());
     }
     Ok(select_all(consumers))
