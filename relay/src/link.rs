@@ -19,8 +19,8 @@ use shiftboss_protocol::url::Url;
 use shiftboss_queue::error::{StoreError, StoreResult};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
 use tokio::time::timeout;
+use tokio_util::task::AbortOnDropHandle;
 use tracing::{info, warn};
 
 use crate::message::{BODY_BYTES_MAX, Unfit, VERSION};
@@ -277,7 +277,7 @@ async fn close(connection: &Connection) {
 /// and so does not close the connection.
 pub(crate) struct Alarm {
     raised: watch::Receiver<bool>,
-    listening: JoinHandle<()>,
+    _listening: AbortOnDropHandle<()>,
 }
 
 impl Alarm {
@@ -303,7 +303,7 @@ impl Alarm {
                 }
             }
         });
-        Self { raised, listening }
+        Self { raised, _listening: AbortOnDropHandle::new(listening) }
     }
 
     pub(crate) fn is_raised(&self) -> bool {
@@ -313,12 +313,6 @@ impl Alarm {
     /// Waits until the broker takes messages. If the connection has ended, its next use shows that.
     pub(crate) async fn over(&self) {
         let _ = self.raised.clone().wait_for(|is_raised| !is_raised).await;
-    }
-}
-
-impl Drop for Alarm {
-    fn drop(&mut self) {
-        self.listening.abort();
     }
 }
 

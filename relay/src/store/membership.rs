@@ -14,8 +14,8 @@ use shiftboss_protocol::backoff::{Backoff, random, shortened};
 use shiftboss_queue::error::{StoreError, StoreResult};
 use shiftboss_queue::operation::{JoinedRelay, Lane, RelayAnswer};
 use tokio::sync::Mutex;
-use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
+use tokio_util::task::AbortOnDropHandle;
 use tracing::{info, warn};
 
 use super::Settings;
@@ -56,13 +56,7 @@ struct State {
 struct Joined {
     client: Arc<RpcClient>,
     epoch: i64,
-    beats: JoinHandle<()>,
-}
-
-impl Drop for Joined {
-    fn drop(&mut self) {
-        self.beats.abort();
-    }
+    _beats: AbortOnDropHandle<()>,
 }
 
 impl State {
@@ -166,8 +160,8 @@ impl Membership {
         let (name, installation) = (&self.settings.name, Some(&self.installation));
         let epoch = join(&client, name, &self.process, installation).await?.epoch;
         let signal = Arc::clone(&self.signals.jobs);
-        let beats = tokio::spawn(beat(Arc::clone(&client), epoch, signal));
-        Ok(Joined { client, epoch, beats })
+        let beats = AbortOnDropHandle::new(tokio::spawn(beat(Arc::clone(&client), epoch, signal)));
+        Ok(Joined { client, epoch, _beats: beats })
     }
 
     /// It was taken for dead under this epoch, or is ahead of the queue: the error says to repeat the request once it

@@ -16,8 +16,8 @@ use shiftboss_actors::clock::boot_time;
 use shiftboss_queue::error::{StoreError, StoreResult};
 use shiftboss_queue::operation::{RelayedRows, RowsAnswer};
 use tokio::sync::oneshot;
-use tokio::task::JoinHandle;
 use tokio::time::timeout;
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::link::{
     Broker, CALL_MAX, Link, PERSISTENT, PublishError, begin_publish, properties, publish, version,
@@ -36,7 +36,7 @@ pub(super) struct RpcClient {
     rows: Mutex<Channel>,
     reply_queue: String,
     shared: Arc<Shared>,
-    readers: [JoinHandle<()>; 2],
+    _readers: [AbortOnDropHandle<()>; 2],
     last: AtomicU64,
     /// The number of the last batch about lists that is known to be in the queue, among those answered over this
     /// connection. 0: none.
@@ -87,12 +87,12 @@ impl RpcClient {
             opened.map_err(|error| broker.not_declared(&error))?;
         let shared = Arc::new(Shared::default());
         let readers = [
-            tokio::spawn(read_replies(replies, Arc::clone(&shared))),
-            tokio::spawn(read_hints(hints, Arc::clone(&shared), on_hint)),
+            AbortOnDropHandle::new(tokio::spawn(read_replies(replies, Arc::clone(&shared)))),
+            AbortOnDropHandle::new(tokio::spawn(read_hints(hints, Arc::clone(&shared), on_hint))),
         ];
         let (broker, last, lists_kept) =
             (broker.clone(), AtomicU64::default(), AtomicI64::default());
-        Ok(Self { broker, link, rows, reply_queue, shared, readers, last, lists_kept })
+        Ok(Self { broker, link, rows, reply_queue, shared, _readers: readers, last, lists_kept })
     }
 
     /// Whether only another connection can help.
@@ -230,12 +230,6 @@ impl Answer {
 impl Drop for Answer {
     fn drop(&mut self) {
         self.shared.waiting().remove(&self.id);
-    }
-}
-
-impl Drop for RpcClient {
-    fn drop(&mut self) {
-        self.readers.iter().for_each(JoinHandle::abort);
     }
 }
 
