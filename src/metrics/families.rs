@@ -1,6 +1,5 @@
 //! The families of metrics, in the text format OpenMetrics (docs/metrics.md lists them). No key, worker or exit code is a label.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
@@ -57,7 +56,7 @@ fn unsigned(number: u64) -> f64 {
 
 struct Writer<'a>(DescriptorEncoder<'a>);
 
-type Labels<'a> = Vec<(&'static str, Cow<'a, str>)>;
+type Labels<'a> = Vec<(&'static str, &'a str)>;
 
 impl Writer<'_> {
     fn gauge(&mut self, name: &str, help: &str, unit: Option<Unit>, value: f64) -> fmt::Result {
@@ -94,8 +93,7 @@ impl Writer<'_> {
         counts: impl IntoIterator<Item = (&'static str, usize)>,
     ) -> fmt::Result {
         let counts = counts.into_iter().filter(|_| !is_none);
-        let series = counts
-            .map(|(word, count)| (vec![(label, Cow::Borrowed(word))], unsigned(count as u64)));
+        let series = counts.map(|(word, count)| (vec![(label, word)], unsigned(count as u64)));
         self.gauges((name, help, None), series)
     }
 
@@ -119,8 +117,7 @@ impl Writer<'_> {
         label: &'static str,
         words: &ByWord,
     ) -> fmt::Result {
-        let series =
-            words.iter().map(|(word, count)| (vec![(label, Cow::Borrowed(&**word))], *count));
+        let series = words.iter().map(|(word, count)| (vec![(label, &**word)], *count));
         self.counters(name, help, series)
     }
 
@@ -170,8 +167,8 @@ impl Scrape {
         let Some(daemon) = &self.daemon else {
             return Ok(());
         };
-        let version = ("version", Cow::Borrowed(&*daemon.version));
-        let sqlite = ("sqlite", Cow::Borrowed(rusqlite::version()));
+        let version = ("version", &*daemon.version);
+        let sqlite = ("sqlite", rusqlite::version());
         let build = std::iter::once((vec![version, sqlite], 1.0));
         out.gauges(("build_info", "The daemon's version, and SQLite's.", None), build)?;
         let started = unsigned(daemon.started);
@@ -197,17 +194,17 @@ impl Scrape {
         out.gauge("rejected_files", "Input files that are left out.", None, unsigned(rejected))?;
         let classic = queue.rows.in_flight.saturating_sub(queue.rows.leased);
         let protocols = [("classic", classic), ("2", queue.rows.leased)];
-        let in_flight = protocols.into_iter().map(|(protocol, jobs)| {
-            (vec![("protocol", Cow::Borrowed(protocol))], value(jobs.max(0)))
-        });
+        let in_flight = protocols
+            .into_iter()
+            .map(|(protocol, jobs)| (vec![("protocol", protocol)], value(jobs.max(0))));
         out.gauges(("in_flight_jobs", "Jobs that are out.", None), in_flight)?;
         let kinds = [("hold", queue.held), ("backoff", queue.backed_off)];
-        let held = kinds.map(|(kind, keys)| (vec![("kind", Cow::Borrowed(kind))], value(keys)));
+        let held = kinds.map(|(kind, keys)| (vec![("kind", kind)], value(keys)));
         out.gauges(("held_keys", "Keys that are not handed out.", None), held.into_iter())?;
         let of_state = |count: fn(&GroupCount) -> i64| {
             GroupState::ALL.into_iter().map(move |state| {
                 let found = queue.groups.iter().find(|it| it.state == state);
-                (vec![("state", Cow::Borrowed(state.word()))], value(found.map_or(0, count)))
+                (vec![("state", state.word())], value(found.map_or(0, count)))
             })
         };
         out.gauges(("groups", "Groups of keys.", None), of_state(|it| it.groups))?;
@@ -304,9 +301,9 @@ impl Scrape {
             jobs.entry(label(&named, name)).or_default().merge(ended);
         }
         let outcomes = jobs.iter().flat_map(|(name, jobs)| {
-            jobs.outcomes.iter().map(|(outcome, count)| {
-                (vec![fetcher(name), ("outcome", Cow::Borrowed(&**outcome))], *count)
-            })
+            jobs.outcomes
+                .iter()
+                .map(|(outcome, count)| (vec![fetcher(name), ("outcome", &**outcome)], *count))
         });
         out.counters("jobs", "Attempts that ended.", outcomes)?;
         let took = jobs.iter().map(|(name, jobs)| (vec![fetcher(name)], &jobs.job_seconds));
@@ -346,9 +343,8 @@ impl Scrape {
             ("dead_letter", |list| list.dead_letters),
         ];
         let tasks = statuses.into_iter().flat_map(|(status, count)| {
-            let series = move |(name, tasks)| {
-                (vec![fetcher(name), ("status", Cow::Borrowed(status))], value(tasks))
-            };
+            let series =
+                move |(name, tasks)| (vec![fetcher(name), ("status", status)], value(tasks));
             sums(count).into_iter().map(series)
         });
         out.gauges(("tasks", "Tasks, by status.", None), tasks)?;
@@ -402,8 +398,8 @@ fn label<'a>(named: &BTreeSet<&'a str>, name: &'a str) -> &'a str {
     }
 }
 
-fn fetcher(name: &str) -> (&'static str, Cow<'_, str>) {
-    ("fetcher", Cow::Borrowed(name))
+fn fetcher(name: &str) -> (&'static str, &str) {
+    ("fetcher", name)
 }
 
 #[cfg(test)]
