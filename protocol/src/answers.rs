@@ -113,7 +113,7 @@ pub struct Rows {
     pub redelivered: i64,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Holding {
     /// `None`: a classic worker, which has no name.
     pub worker: Option<String>,
@@ -127,7 +127,7 @@ pub struct Holding {
     pub daemon: Option<String>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FetcherStatus {
     pub name: String,
     pub run: i64,

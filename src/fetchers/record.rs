@@ -13,7 +13,7 @@ use crate::schedule::scheduler::Status;
 
 /// The record of an unknown fetcher.
 pub(super) fn new(name: Arc<str>) -> FetcherRecord {
-    FetcherRecord { name, state: String::new(), run_started: None, last_run: None, next_run: None }
+    FetcherRecord { name, ..FetcherRecord::default() }
 }
 
 /// Takes in what a schedule notes.

@@ -424,35 +424,16 @@ mod tests {
     /// Who shares a queue, and what waits on a broker; nothing of that where there is none.
     #[test]
     fn machines_are_counted() {
-        let relay = |gone, silent| RelayStatus {
-            name: String::new(),
-            joined_since: 0,
-            gone,
-            silent,
-            directory_lost_since: None,
-            directory_lost_reason: None,
-            rejected_files: 0,
-            in_flight: 0,
-            fetchers: Vec::new(),
-        };
+        let relay = |gone, silent| RelayStatus { gone, silent, ..RelayStatus::default() };
         let relays = vec![relay(false, false), relay(true, true), relay(true, true)];
         let ranges = vec![
             RangeLive { range: 0, messages: 3, consumers: 1 },
             RangeLive { range: 1, messages: 4, consumers: 0 },
         ];
         let (connected, requests, dead_letters) = (true, Some(1), Some(2));
-        let (url, heard) = (String::new(), Vec::new());
-        let broker = BrokerLive { url, connected, relays: heard, requests, dead_letters, ranges };
-        let counted = Counted::default();
-        let (version, broker) = (String::new(), Some(broker));
-        let daemon = DaemonMetrics {
-            version,
-            started: 0,
-            usage: None,
-            dropped_log_lines: 0,
-            counted,
-            broker,
-        };
+        let broker =
+            BrokerLive { connected, requests, dead_letters, ranges, ..BrokerLive::default() };
+        let daemon = DaemonMetrics { broker: Some(broker), ..DaemonMetrics::default() };
         let scrape =
             |relays, daemon| scrape(QueueStatus { relays, ..QueueStatus::default() }, daemon);
         let full = text(scrape(relays, Some(daemon)));
@@ -480,11 +461,8 @@ mod tests {
             complete: true,
             lines: number,
             pending: 1,
-            skipped: 0,
-            older_runs: 0,
-            dead_letters: 0,
-            failed: 0,
             age_seconds: Some(1),
+            ..FetcherStatus::default()
         };
         let jobs = |count| FetcherJobs {
             outcomes: ByWord::from([("success".into(), count)]),
@@ -495,14 +473,7 @@ mod tests {
                 .into(),
             ..Counted::default()
         };
-        let daemon = DaemonMetrics {
-            version: "1".to_owned(),
-            started: 0,
-            usage: None,
-            dropped_log_lines: 0,
-            counted,
-            broker: None,
-        };
+        let daemon = DaemonMetrics { counted, ..DaemonMetrics::default() };
         let fetchers = (1..=1_000).map(list).collect();
         let text = text(scrape(QueueStatus { fetchers, ..QueueStatus::default() }, Some(daemon)));
         for line in [

@@ -61,14 +61,7 @@ mod tests {
         let (bounds, counts) = (vec![1.0, 2.0, 4.0].into(), counts.to_vec());
         let commit_seconds = Histogram { bounds, counts, sum: 0.0 };
         let counted = Counted { commit_seconds, ..Counted::default() };
-        DaemonMetrics {
-            version: String::new(),
-            started,
-            usage: None,
-            dropped_log_lines: 0,
-            counted,
-            broker: None,
-        }
+        DaemonMetrics { started, counted, ..DaemonMetrics::default() }
     }
 
     /// Earlier counts are left out, unless another daemon counted them; if nothing is new, the last values stay.

@@ -19,8 +19,7 @@ const NOW: i64 = 1_000_003_700;
 
 fn held(worker: Option<&str>, since: i64) -> Holding {
     let worker = worker.map(str::to_owned);
-    let (attempt, lease_seconds, daemon) = (None, None, None);
-    Holding { worker, key: "x".to_owned(), attempt, since, lease_seconds, daemon }
+    Holding { worker, key: "x".to_owned(), since, ..Holding::default() }
 }
 
 fn queue() -> QueueStatus {
@@ -51,10 +50,8 @@ fn queue() -> QueueStatus {
             lines: 7,
             pending: 3,
             skipped: 1,
-            older_runs: 0,
-            dead_letters: 0,
-            failed: 0,
             age_seconds: Some(3_700),
+            ..FetcherStatus::default()
         }],
         managed_fetchers: vec![FetcherRecord {
             name: "repology".into(),
@@ -296,9 +293,7 @@ fn those_who_take_part_are_as_documented() {
         relays: vec![relay("one", false, 60), relay("two", true, 3_700), relay("three", true, 60)],
         ..QueueStatus::default()
     };
-    let health = Health { in_flight: 0, draining: false, outage: None };
-    let live =
-        Live { health, broker: Some(broker), dropped_log_lines: 0, failing: Vec::new(), ..live() };
+    let live = Live { workers: live().workers, broker: Some(broker), ..Live::default() };
     let snapshot = snapshot(queue, live);
     let text = render(&snapshot);
     let expected = "\

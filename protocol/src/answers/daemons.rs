@@ -17,7 +17,7 @@ pub struct EndedRun {
 }
 
 /// The state of a managed fetcher. What it fetches is not here: that comes through the input directory, like any list.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FetcherRecord {
     /// Its name, and that of its list.
     pub name: Arc<str>,
@@ -30,7 +30,7 @@ pub struct FetcherRecord {
     pub next_run: Option<UnixSeconds>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RelayStatus {
     pub name: String,
     pub joined_since: UnixSeconds,

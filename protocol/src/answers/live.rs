@@ -44,7 +44,7 @@ impl<T> Report<T> {
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Health {
     /// Jobs that are out; a drain waits for them.
     pub in_flight: u64,
@@ -70,7 +70,7 @@ pub struct ProcessUsage {
 }
 
 /// The daemon's own counters; the JSON object of `METRICS`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct DaemonMetrics {
     pub version: String,
     /// When the daemon started, in seconds since 1970.
@@ -85,7 +85,7 @@ pub struct DaemonMetrics {
     pub broker: Option<BrokerLive>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Live {
     #[serde(flatten)]
     pub health: Health,

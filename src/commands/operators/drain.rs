@@ -160,10 +160,7 @@ mod tests {
         let held = |key: &str, worker: Option<&str>| Holding {
             key: key.to_owned(),
             worker: worker.map(str::to_owned),
-            attempt: None,
-            since: 0,
-            lease_seconds: None,
-            daemon: None,
+            ..Holding::default()
         };
         let few = [held("alpha", Some("w")), held("b\u{1b}", None)];
         assert_eq!(holders(&few), "2 jobs in flight: alpha (w), b\\u{1b} (classic)");

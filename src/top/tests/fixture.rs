@@ -32,8 +32,8 @@ pub const NOW: i64 = 1_795_690_518;
 pub const EVIL: &str = "evil\u{1b}[2J\u{202e}\u{200b}";
 
 pub fn live() -> Live {
-    let health = Health { in_flight: 3, draining: false, outage: None };
-    Live { health, workers: Vec::new(), broker: None, dropped_log_lines: 0, failing: Vec::new() }
+    let health = Health { in_flight: 3, ..Health::default() };
+    Live { health, ..Live::default() }
 }
 
 pub fn picture() -> Picture {
@@ -49,14 +49,7 @@ pub fn picture() -> Picture {
     let target = Target { database, daemon: LockState::By(daemon) };
     Picture {
         snapshot: Snapshot { at: NOW, target, queue: queue(), live: Ok(Some(live())) },
-        metrics: Some(DaemonMetrics {
-            version: String::new(),
-            started: 1,
-            usage: None,
-            dropped_log_lines: 0,
-            counted,
-            broker: None,
-        }),
+        metrics: Some(DaemonMetrics { started: 1, counted, ..DaemonMetrics::default() }),
         commits: Some(Commits { p50: 0.000_61, p99: 0.012_4 }),
         minutes: (0..60)
             .map(|back| MinuteJobs { since: (NOW / 60 - back) * 60, jobs: (back * 7) % 23 })
@@ -98,10 +91,8 @@ fn queue() -> QueueStatus {
         lines,
         pending,
         skipped,
-        older_runs: 0,
-        dead_letters: 0,
-        failed: 0,
         age_seconds: Some(3_700),
+        ..FetcherStatus::default()
     };
     let holding = |worker: Option<&str>, key: &str, attempt, age| Holding {
         worker: worker.map(str::to_owned),
@@ -133,9 +124,8 @@ fn queue() -> QueueStatus {
         managed_fetchers: vec![FetcherRecord {
             name: "links".into(),
             state: "idle".to_owned(),
-            run_started: None,
-            last_run: None,
             next_run: Some(NOW + 3_600),
+            ..FetcherRecord::default()
         }],
         longest_wait: Some(Waiting {
             key: "pkg-20970".to_owned(),
