@@ -83,20 +83,17 @@ pub struct Inside {
 impl Inside {
     fn new(settings: Settings) -> Self {
         let engine = Engine::new(Memory::default(), settings.clone());
-        let (calls, troubles, added, elsewhere) = Default::default();
-        let (look_every, changed, waker) = Default::default();
-        let is_remote = false;
         Self {
-            calls,
-            troubles,
-            added,
-            elsewhere,
-            is_remote,
-            look_every,
+            calls: Vec::new(),
+            troubles: BTreeMap::new(),
+            added: Vec::new(),
+            elsewhere: BTreeMap::new(),
+            is_remote: false,
+            look_every: Duration::ZERO,
             engine,
             settings,
-            changed,
-            waker,
+            changed: None,
+            waker: None,
         }
     }
 
