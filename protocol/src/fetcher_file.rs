@@ -20,8 +20,5 @@ pub const CHECKSUM_BYTES: usize = 4096;
 /// A checksum that shows whether a file is still the one that was read: the first eight bytes of the MD5,
 /// little-endian.
 pub fn checksum(bytes: &[u8]) -> u64 {
-    let digest = Md5::digest(bytes);
-    let mut first = [0; 8];
-    first.copy_from_slice(&digest[..8]);
-    u64::from_le_bytes(first)
+    u128::from_le_bytes(Md5::digest(bytes).into()) as u64
 }
