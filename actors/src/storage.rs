@@ -196,7 +196,9 @@ impl StorageActor {
         let begun = Instant::now();
         let apply = async move |store: &mut dyn Store| {
             let followed = match step {
-                Some(step) => Some((step, store.follow_clock(now, step.by_millis()).await)),
+                Some(step) => {
+                    Some((step, store.follow_clock(now, step.by.saturating_mul(1_000)).await))
+                }
                 None => None,
             };
             let outcomes = match &followed {
@@ -208,7 +210,7 @@ impl StorageActor {
         };
         self.call(ctx, apply, move |actor, ctx, (followed, outcomes, ends)| {
             followed.into_iter().for_each(|(step, followed)| actor.note_step(ctx, step, followed));
-            actor.leases.note_ends(&ends);
+            ends.iter().for_each(|end| actor.leases.end(end.attempt));
             if let Ok(outcomes) = &outcomes
                 && replies.writes
             {

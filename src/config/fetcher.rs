@@ -134,7 +134,7 @@ impl Keys for FetcherTable {
             return Err("there is a NUL in the command".to_owned());
         }
         match list.command.first_mut() {
-            Some(program) if has_slash(program) => {
+            Some(program) if program.as_encoded_bytes().contains(&b'/') => {
                 *program = directory.join(&*program).components().collect::<PathBuf>().into();
             }
             Some(program) if !program.is_empty() => {}
@@ -278,10 +278,6 @@ fn with(path: &Path, suffix: &str) -> PathBuf {
     let mut path = path.as_os_str().to_owned();
     path.push(suffix);
     path.into()
-}
-
-fn has_slash(program: &OsString) -> bool {
-    program.as_encoded_bytes().contains(&b'/')
 }
 
 /// All fetchers of a file.

@@ -15,11 +15,6 @@ const FILE_NAME_BYTES_MAX: usize = 255;
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ListName(Arc<str>);
 
-/// What the longest file name has beyond the list's.
-fn suffix_bytes() -> usize {
-    format!(".{}.txt.part", i64::MAX).len()
-}
-
 impl ListName {
     /// The name, or why it is invalid.
     pub fn new(text: &str) -> Result<Self, String> {
@@ -33,7 +28,8 @@ impl ListName {
         if !is_named || text.contains(['/', '\0']) {
             return Err("a list's name is not empty, and has no dot, slash or NUL in it".to_owned());
         }
-        let (length, max) = (text.len(), FILE_NAME_BYTES_MAX - suffix_bytes());
+        let longest_suffix = format!(".{}.txt.part", i64::MAX).len();
+        let (length, max) = (text.len(), FILE_NAME_BYTES_MAX - longest_suffix);
         if length > max {
             return Err(format!(
                 "a list's name has {max} bytes at most, and this one has {length}"

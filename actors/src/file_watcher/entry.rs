@@ -44,7 +44,8 @@ impl Entry {
     /// There is a file, but it could not be looked at yet, or the store must first forget an earlier one of the same
     /// name.
     pub(super) fn is_blocked(&self) -> bool {
-        self.names.are_there() && matches!(self.phase, Phase::New | Phase::Deleting)
+        let is_there = self.names.has_growing || self.names.has_whole;
+        is_there && matches!(self.phase, Phase::New | Phase::Deleting)
     }
 
     /// Its file is there, and it must be registered.
@@ -126,7 +127,7 @@ pub(super) struct Names {
     /// How `NAME.txt` was at all looks since then, or since a tail began.
     unchanged: Option<(FileState, Instant)>,
     /// Its last name was removed since the last look: what is there now is a new file.
-    emptied: bool,
+    pub(super) emptied: bool,
     /// The number of the move that took its last name away.
     moved_away: Option<u32>,
     /// Both names were there at once, and that was logged.
@@ -137,11 +138,6 @@ impl Names {
     /// The file to be read now, `None` when there is none. The complete name wins.
     pub(super) fn file(&self) -> Option<FileState> {
         self.whole.or(self.growing)
-    }
-
-    /// Whether a name is there, as far as is known: maybe from an event alone.
-    fn are_there(&self) -> bool {
-        self.has_growing || self.has_whole
     }
 
     pub(super) fn target(&self) -> Target {
@@ -202,11 +198,6 @@ impl Names {
 
     fn is_unchanged(&self) -> bool {
         self.unchanged.is_some_and(|(_, since)| since.elapsed() >= STEADY)
-    }
-
-    /// Whether its last name was removed since that was asked last.
-    pub(super) fn take_emptied(&mut self) -> bool {
-        std::mem::take(&mut self.emptied)
     }
 
     /// A tail begins: the time that the file rests counts from here.

@@ -182,7 +182,7 @@ impl FileWatcherActor {
         let [growing, whole] = [0, 1].map(|at| self.accept(&names[at], &seen[at]));
         let entry = self.runs.get_mut(run)?;
         entry.names.saw(growing, whole);
-        let emptied = entry.names.take_emptied() && entry.known;
+        let emptied = std::mem::take(&mut entry.names.emptied) && entry.known;
         Some(entry.names.file().is_some() && !emptied)
     }
 

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use actix::prelude::*;
 use shiftboss_protocol::model::UnixSeconds;
-use shiftboss_queue::record::Millis;
 use tracing::warn;
 
 use super::StorageActor;
@@ -32,12 +31,6 @@ pub(super) struct ClockStep {
     /// By how many seconds the clock was set; 0: the daemon has just started.
     pub by: i64,
     origin: UnixSeconds,
-}
-
-impl ClockStep {
-    pub fn by_millis(self) -> Millis {
-        self.by.saturating_mul(1_000)
-    }
 }
 
 impl ClockSteps {

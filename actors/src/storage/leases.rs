@@ -17,7 +17,7 @@ use shiftboss_protocol::model::Attempt;
 use shiftboss_protocol::model::LeaseHolder;
 use shiftboss_queue::error::{Rejected, StoreResult};
 use shiftboss_queue::operation::{
-    Ack, Dispatched, Each, Expire, ExpiredLease, Heartbeat, JobEnd, Leases, Operation, Outcome,
+    Ack, Dispatched, Each, Expire, ExpiredLease, Heartbeat, Leases, Operation, Outcome,
     RelayAnswer, Requeued,
 };
 
@@ -73,7 +73,7 @@ impl LeaseClock {
         }
     }
 
-    fn end(&mut self, attempt: Attempt) {
+    pub(super) fn end(&mut self, attempt: Attempt) {
         self.running.remove(&attempt);
     }
 
@@ -81,10 +81,6 @@ impl LeaseClock {
     pub(super) fn note_clock_step(&mut self) {
         self.running.retain(|_, lease| lease.is_steady);
         self.is_complete = false;
-    }
-
-    pub(super) fn note_ends(&mut self, ends: &[JobEnd]) {
-        ends.iter().for_each(|end| self.end(end.attempt));
     }
 
     fn first_end(&self) -> Option<Instant> {

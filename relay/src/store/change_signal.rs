@@ -70,7 +70,8 @@ impl ChangeSignal {
         }
         let earliest = state.last_raised.map_or(now, |last| (last + HINTS_APART).max(now));
         drop(state);
-        let (signal, next) = (std::sync::Arc::clone(self), earliest + random_part(SPREAD));
+        let next = earliest + SPREAD * u32::from(random() as u8) / 256;
+        let signal = std::sync::Arc::clone(self);
         tokio::spawn(async move {
             tokio::time::sleep_until(next).await;
             let mut state = signal.state();
@@ -95,10 +96,6 @@ impl ChangeSignal {
         let is_hinted = self.state().last_hint.is_some_and(|last| last.elapsed() < HINTS_TRUSTED);
         if is_hinted { self.polls.notified } else { self.polls.alone }
     }
-}
-
-fn random_part(of: Duration) -> Duration {
-    of * u32::from(random() as u8) / 256
 }
 
 #[cfg(test)]

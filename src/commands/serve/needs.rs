@@ -154,6 +154,7 @@ pub(in crate::commands) fn connections_max(wanted: NonZeroU32, fetchers: usize) 
 pub(super) fn warn_without_network(fetchers: &[FetcherTable]) {
     let is_in_unit = std::env::var_os("INVOCATION_ID").is_some();
     let interfaces = fs::read_to_string("/proc/self/net/dev").unwrap_or_default();
+    let may_connect = || net::socket(AddressFamily::INET, SocketType::DGRAM, None).is_ok();
     if is_in_unit && !fetchers.is_empty() && (is_loopback_alone(&interfaces) || !may_connect()) {
         warn!(
             fetchers = fetchers.len(),
@@ -169,10 +170,6 @@ fn is_loopback_alone(interfaces: &str) -> bool {
     let names = interfaces.lines().filter_map(|line| Some(line.split_once(':')?.0.trim()));
     let names: Vec<&str> = names.collect();
     names == ["lo"]
-}
-
-fn may_connect() -> bool {
-    net::socket(AddressFamily::INET, SocketType::DGRAM, None).is_ok()
 }
 
 #[cfg(test)]

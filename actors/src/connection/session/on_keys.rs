@@ -27,10 +27,6 @@ const CLASSIC: &str = "a classic worker has its job, and cannot be stopped; `req
 const NOBODY: &str = "no fetcher lists that key, and nobody has it";
 const UNLISTED: &str = "no fetcher lists that key, and no single task has it";
 
-fn holds_full() -> String {
-    format!("there are as many holds as may be ({HOLDS_MAX}); end some of them first")
-}
-
 impl Asker {
     /// Logs the order under the name of its connection.
     fn note(&self, key: &Key, order: &str) {
@@ -59,7 +55,9 @@ impl Asker {
                 let replaced = replaced.map(|hold| *hold);
                 Ok(HoldAnswer { key, until, known: is_known, replaced })
             }
-            Held::Full => Err(Refused::full(holds_full())),
+            Held::Full => Err(Refused::full(format!(
+                "there are as many holds as may be ({HOLDS_MAX}); end some of them first"
+            ))),
         }
     }
 
