@@ -348,7 +348,6 @@ pub(crate) async fn begin_publish(
     })
 }
 
-/// Takes the messages of a queue.
 pub(crate) async fn consume(channel: &Channel, queue: &str) -> lapin::Result<Consumer> {
     let (options, none) = (BasicConsumeOptions::default(), FieldTable::default());
     channel.basic_consume(queue.into(), "".into(), options, none).await

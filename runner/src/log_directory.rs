@@ -84,7 +84,6 @@ impl CommandLog {
         &self.path
     }
 
-    /// Writes how the command ended.
     pub fn end(&mut self, ending: &str, exit_code: Option<u8>, now: SystemTime) {
         let took = now.duration_since(self.started).unwrap_or_default();
         let (time, took) = (timestamp(now), took.as_secs_f64());

@@ -21,7 +21,6 @@ const SWEEP_EVERY: Duration = Duration::from_secs(3600);
 const FORM_BYTES_MAX: u64 = 4 * 1024;
 
 impl LogDirectory {
-    /// Removes old logs again and again.
     pub fn sweep_for_ever(&self) {
         let mut is_said = false;
         loop {

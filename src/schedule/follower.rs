@@ -51,7 +51,6 @@ pub struct Follower {
 }
 
 impl Follower {
-    /// Follows trees.
     pub fn of_trees(trees: Trees, is_patient: bool) -> Self {
         Self::new(Arc::new(move || super::open(&trees, kernel())), is_patient)
     }

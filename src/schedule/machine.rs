@@ -145,7 +145,6 @@ pub enum Refusal {
 }
 
 impl Machine {
-    /// A machine that has seen nothing yet.
     pub fn new(timing: Timing) -> Self {
         let (state, last_run) = (State::Idle, Moment::ZERO);
         let (retries, retry_delay) = (Backoff::new(RETRY_FIRST, RETRY_MAX), Duration::ZERO);

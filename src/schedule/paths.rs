@@ -62,7 +62,6 @@ impl Changed {
         self.is_whole = false;
     }
 
-    /// Leaves out the paths for which `is_out` is true.
     pub fn leave_out(&mut self, is_out: impl Fn(&Path) -> bool) {
         self.paths.retain(|path| !is_out(path));
         self.bytes = self.paths.iter().map(|path| path.as_os_str().len()).sum();

@@ -76,7 +76,6 @@ impl TreeWatch {
         Ok(watch)
     }
 
-    /// How many directories are watched.
     pub fn directories(&self) -> usize {
         self.by_place.len()
     }

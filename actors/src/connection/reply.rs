@@ -65,7 +65,6 @@ impl Reply {
         }
     }
 
-    /// The answer to a heartbeat.
     pub(super) fn beat(ack: Ack) -> Self {
         Self::line(match ack {
             Ack::Recorded => &Answer::Ok,

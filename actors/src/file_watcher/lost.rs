@@ -31,7 +31,6 @@ pub struct AcceptInput;
 pub enum Accepted {
     /// It is the input directory from now on.
     Taken,
-    /// The input directory was not lost.
     NotLost,
 }
 

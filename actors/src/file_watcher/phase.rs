@@ -27,7 +27,6 @@ pub(super) enum Phase {
     Rejected(Option<FileState>),
     /// Another daemon has its fetcher; tried again after a while.
     Elsewhere,
-    /// Its rows are being deleted.
     Deleting,
 }
 

@@ -13,7 +13,6 @@ use shiftboss_queue::record::Millis;
 pub struct ManualClock(Arc<AtomicI64>);
 
 impl ManualClock {
-    /// A clock that shows `now`.
     pub fn at(now: UnixSeconds) -> Self {
         Self(Arc::new(AtomicI64::new(now)))
     }

@@ -42,7 +42,6 @@ type Outcomes = Vec<Result<Outcome, Rejected>>;
 pub enum Trouble {
     /// No trouble: this call does its work.
     None,
-    /// It fails.
     Error(StoreError),
     Panic,
     /// It blocks, as in a system call, until the receiver's other end is gone.
@@ -54,7 +53,6 @@ impl Trouble {
         Self::Error(StoreError::Full("disk".to_owned()))
     }
 
-    /// The database is locked.
     pub fn busy() -> Self {
         Self::Error(StoreError::Busy("no".to_owned()))
     }
@@ -124,19 +122,16 @@ impl Inside {
 pub struct MockStore(Arc<Mutex<Inside>>);
 
 impl Default for MockStore {
-    /// An empty queue.
     fn default() -> Self {
         Self::new(Settings::default())
     }
 }
 
 impl MockStore {
-    /// An empty queue of a daemon with these settings.
     pub fn new(settings: Settings) -> Self {
         Self(Arc::new(Mutex::new(Inside::new(settings))))
     }
 
-    /// A queue with jobs for the given keys, in this order.
     pub fn with_jobs(keys: &[&str]) -> Self {
         let mock = Self::default();
         keys.iter().for_each(|key| mock.add_job(key, "1"));
@@ -175,7 +170,6 @@ impl MockStore {
         inside.change(Changed::Runs);
     }
 
-    /// Restores the queue from a backup.
     pub fn restore(&self, backup: Memory) {
         let mut inside = self.inside();
         inside.engine = Engine::new(backup.reopened(), inside.settings.clone());
@@ -233,7 +227,6 @@ impl MockStore {
         self.inside().calls.iter().filter(|known| *known == call).count()
     }
 
-    /// The names of all calls so far.
     pub fn calls(&self) -> Vec<String> {
         self.inside().calls.clone()
     }

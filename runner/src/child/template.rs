@@ -11,7 +11,6 @@ const SHELLS: [&str; 11] =
 /// A placeholder as it is written, for example `{key}`, and its value.
 pub type Place<'v> = (&'static str, &'v [u8]);
 
-/// A program and its arguments.
 #[derive(Debug, Clone)]
 pub struct Template {
     /// The program; nothing is replaced in its name.

@@ -67,7 +67,6 @@ fn judge(site: &Site, case: &str, acknowledged: bool, before: &State, after: &St
     assert_whole(&spool);
 }
 
-/// A process dies at any call.
 #[test]
 fn death_at_every_call() {
     run(Fault::Die);

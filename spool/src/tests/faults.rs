@@ -94,7 +94,6 @@ fn a_failed_end_gives_back() {
     }
 }
 
-/// A spool of a later version is left alone.
 #[test]
 fn a_later_version_is_refused() {
     let site = Site::new();
