@@ -11,6 +11,7 @@ use std::time::Duration;
 use clap::Args;
 use shiftboss_console::arguments::TimeLimits;
 use shiftboss_queue::policy::Retries;
+use shiftboss_sqlite::beside;
 use toml::Spanned;
 use toml::de::DeString;
 
@@ -260,7 +261,7 @@ impl DaemonFiles<'_> {
             [name.file(stamp, true), name.file(stamp, false), name.draft_file(), name.lock_file()];
         let of_input = |input: &Path| lists.map(|file| (input.join(file), input.to_owned()));
         let of_file = |file: &Path| {
-            let plain = SUFFIXES.map(|suffix| (with(file, suffix), with(file, "*")));
+            let plain = SUFFIXES.map(|suffix| (beside(file, suffix), beside(file, "*")));
             let locks = ["shiftboss-lock", "shiftboss-daemon"];
             plain
                 .into_iter()
@@ -271,13 +272,6 @@ impl DaemonFiles<'_> {
         let all = self.input.map(of_input).into_iter().flatten().chain(files);
         all.chain(self.database.or(self.socket).map(changed_of)).collect()
     }
-}
-
-/// The path with this behind its name.
-fn with(path: &Path, suffix: &str) -> PathBuf {
-    let mut path = path.as_os_str().to_owned();
-    path.push(suffix);
-    path.into()
 }
 
 /// All fetchers of a file.

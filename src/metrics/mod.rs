@@ -6,13 +6,13 @@
 
 mod families;
 
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use shiftboss_actors::clock::{Clock, SystemClock};
 use shiftboss_protocol::answers::live::DaemonMetrics;
 use shiftboss_protocol::answers::{DaemonState, DaemonStatus, RelayStatus};
 use shiftboss_protocol::verbs::Metrics;
+use shiftboss_sqlite::beside;
 
 use crate::client;
 use crate::exit::Failure;
@@ -44,10 +44,7 @@ impl Scrape {
         let snapshot = live::snapshot(target, queue, SystemClock.now());
         let daemon = ask(&snapshot);
         let files = snapshot.target.database.file().map(|path| {
-            let mut log = path.as_os_str().to_owned();
-            log.push("-wal");
-            let size = |path: &Path| path.metadata().map_or(0, |found| found.len());
-            [size(path), size(log.as_ref())]
+            ["", "-wal"].map(|end| beside(path, end).metadata().map_or(0, |found| found.len()))
         });
         Ok(Self { snapshot, daemon, files, took: begun.elapsed() })
     }

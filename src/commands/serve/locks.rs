@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use shiftboss_actors::directory::Directory;
 use shiftboss_protocol::answers::live::Daemon;
+use shiftboss_sqlite::beside;
 
 use crate::exit::{ExitCode, Failure};
 use crate::lock::{self, LockFile};
@@ -71,8 +72,6 @@ fn make_input(input: &Path) -> Result<Vec<PathBuf>, Failure> {
 /// No request was answered from such a database, and lists are read again.
 fn remove_database(database: &Path) {
     for ending in ["", "-wal", "-shm"] {
-        let mut file = database.as_os_str().to_owned();
-        file.push(ending);
-        let _ = std::fs::remove_file(file);
+        let _ = std::fs::remove_file(beside(database, ending));
     }
 }
