@@ -120,10 +120,9 @@ impl Queue {
     fn write_for_ever(&self) {
         let (mut told, mut is_taken) = (0, true);
         loop {
-            let mut state = self.lock();
-            while state.waiting.is_empty() {
-                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-            }
+            let is_idle = |state: &mut State| state.waiting.is_empty();
+            let awaited = self.changed.wait_while(self.lock(), is_idle);
+            let mut state = awaited.unwrap_or_else(PoisonError::into_inner);
             let (text, dropped) = (take(&mut state.waiting), state.dropped);
             state.is_writing = true;
             drop(state);
