@@ -243,12 +243,10 @@ impl Spool {
 
     /// Whether an entry is in no queue, checked out of none, and not on its way into one.
     pub(crate) fn is_unseen(&self, name: &EntryName) -> Result<bool> {
-        let mut paths = Vec::new();
-        for queue in self.queues()? {
-            paths.extend([available(&queue, name), checked_out(&queue, name)]);
-        }
-        paths.extend([TMP, MOVING, QUARANTINE].map(|directory| under(directory, name)));
-        for path in paths {
+        let queues = self.queues()?;
+        let in_queues = queues.iter().flat_map(|it| [available(it, name), checked_out(it, name)]);
+        let elsewhere = [TMP, MOVING, QUARANTINE].map(|directory| under(directory, name));
+        for path in in_queues.chain(elsewhere) {
             if self.layer().exists(&path)? {
                 return Ok(false);
             }

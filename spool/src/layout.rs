@@ -90,10 +90,8 @@ fn refuse_foreign(layer: &dyn Layer, root: &Path) -> Result<()> {
         return Ok(());
     }
     let own = [TMP.as_bytes(), DATA.as_bytes(), OURS.as_bytes()];
-    match listed.iter().find(|entry| !own.contains(&&*entry.name)) {
-        Some(other) => Err(SpoolError::Foreign(root.into(), text(&other.name))),
-        None => Ok(()),
-    }
+    let other = listed.iter().find(|entry| !own.contains(&&*entry.name));
+    other.map_or(Ok(()), |other| Err(SpoolError::Foreign(root.into(), text(&other.name))))
 }
 
 /// Refuses what is not a spool, or a part of one; adds what we need to one of the reference's.
