@@ -11,9 +11,11 @@ use prometheus_client::registry::{Registry, Unit};
 use shiftboss_protocol::answers::metrics::{
     ByWord, Counted, FetcherJobs, Histogram, OTHER_FETCHERS,
 };
-use shiftboss_protocol::answers::{FetcherStatus, GroupCount, GroupState};
+use shiftboss_protocol::answers::{
+    DaemonState, FetcherStatus, GroupCount, GroupState, RelayStatus,
+};
 
-use super::{Scrape, daemon_state, relay_state};
+use super::Scrape;
 use crate::view::health::{Severity, Snapshot};
 
 /// Fetchers that have series of their own; the smaller ones are summed up.
@@ -37,10 +39,7 @@ impl Collector for Scrape {
         self.queue(&mut out)?;
         self.machines(&mut out)?;
         self.fetchers(&mut out)?;
-        match &self.daemon {
-            Some(daemon) => self.counted(&daemon.counted, &mut out),
-            None => Ok(()),
-        }
+        self.daemon.iter().try_for_each(|daemon| self.counted(&daemon.counted, &mut out))
     }
 }
 
@@ -228,13 +227,21 @@ impl Scrape {
     /// The daemons of a queue on a server, relays, and the broker as this daemon sees it.
     fn machines(&self, out: &mut Writer<'_>) -> fmt::Result {
         let (daemons, relays) = (&self.snapshot.queue.daemons, &self.snapshot.queue.relays);
-        let states = ["running", "draining", "stopped", "silent"];
-        let count = |word| daemons.iter().filter(|daemon| word == daemon_state(daemon)).count();
-        let series = states.map(|state| (state, count(state)));
+        let states = [
+            ("running", DaemonState::Running),
+            ("draining", DaemonState::Draining),
+            ("stopped", DaemonState::Stopped),
+            ("silent", DaemonState::Silent),
+        ];
+        let count = |state| daemons.iter().filter(|daemon| daemon.state == state).count();
+        let series = states.map(|(word, state)| (word, count(state)));
         out.by_kind(("daemons", "Daemons of the queue."), "state", daemons.is_empty(), series)?;
-        let states = ["joined", "stopped", "silent"];
-        let count = |word| relays.iter().filter(|relay| word == relay_state(relay)).count();
-        let series = states.map(|state| (state, count(state)));
+        let count = |is_so: fn(&&RelayStatus) -> bool| relays.iter().filter(is_so).count();
+        let series = [
+            ("joined", count(|it| !it.gone)),
+            ("stopped", count(|it| it.gone && !it.silent)),
+            ("silent", count(|it| it.gone && it.silent)),
+        ];
         out.by_kind(("relays", "Relays of the queue."), "state", relays.is_empty(), series)?;
         let Some(broker) = self.daemon.as_ref().and_then(|daemon| daemon.broker.as_ref()) else {
             return Ok(());
@@ -315,10 +322,9 @@ impl Scrape {
 
     /// The largest fetchers, by lines and by jobs.
     fn named(&self) -> BTreeSet<&str> {
-        let mut sizes: BTreeMap<&str, u64> = BTreeMap::new();
-        for list in &self.snapshot.queue.fetchers {
-            sizes.insert(&list.name, list.lines.max(0).cast_unsigned());
-        }
+        let lists = self.snapshot.queue.fetchers.iter();
+        let mut sizes: BTreeMap<&str, u64> =
+            lists.map(|list| (&*list.name, list.lines.max(0).cast_unsigned())).collect();
         for (name, jobs) in self.daemon.iter().flat_map(|daemon| &daemon.counted.fetchers) {
             let size = sizes.entry(name).or_default();
             *size = (*size).max(jobs.outcomes.values().sum());
@@ -406,8 +412,8 @@ fn fetcher(name: &str) -> (&'static str, &str) {
 mod tests {
     use std::time::Duration;
 
+    use shiftboss_protocol::answers::QueueStatus;
     use shiftboss_protocol::answers::live::{BrokerLive, DaemonMetrics, RangeLive};
-    use shiftboss_protocol::answers::{QueueStatus, RelayStatus};
 
     use super::*;
     use crate::lock::LockState;

@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 
 use shiftboss_actors::clock::{Clock, SystemClock};
 use shiftboss_protocol::answers::live::DaemonMetrics;
-use shiftboss_protocol::answers::{DaemonState, DaemonStatus, RelayStatus};
 use shiftboss_protocol::verbs::Metrics;
 use shiftboss_sqlite::beside;
 
@@ -62,21 +61,4 @@ pub fn ask(snapshot: &Snapshot) -> Option<DaemonMetrics> {
         return None;
     }
     Some(client::ask(&daemon.socket, Metrics {}, PATIENCE).ok()?.object)
-}
-
-fn daemon_state(daemon: &DaemonStatus) -> &'static str {
-    match daemon.state {
-        DaemonState::Running => "running",
-        DaemonState::Draining => "draining",
-        DaemonState::Stopped => "stopped",
-        DaemonState::Silent => "silent",
-    }
-}
-
-fn relay_state(relay: &RelayStatus) -> &'static str {
-    match (relay.gone, relay.silent) {
-        (false, _) => "joined",
-        (true, true) => "silent",
-        (true, false) => "stopped",
-    }
 }
