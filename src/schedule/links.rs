@@ -111,10 +111,8 @@ impl Links {
     /// Whether all paths mean what they meant.
     pub fn look_again(&self) -> Result<(), WatchError> {
         let is_other = |(path, way): &&(PathBuf, Way)| Way::of(path).ok().as_ref() != Some(way);
-        match self.ways.iter().find(is_other) {
-            Some((path, _)) => Err(WatchError::Switched { path: path.clone() }),
-            None => Ok(()),
-        }
+        let other = self.ways.iter().find(is_other);
+        other.map_or(Ok(()), |(path, _)| Err(WatchError::Switched { path: path.clone() }))
     }
 
     /// Takes an event in: a change of a file, or of what a path means.
