@@ -211,22 +211,13 @@ mod tests {
         assert_eq!(read("JOB 17 alpha  8.06 "), Some(job(Some(17), "alpha", " 8.06 ")));
         assert_eq!(read("JOB 17 alpha "), Some(job(Some(17), "alpha", "")));
         assert_eq!(read("HELLO 2 0.1.0 READY DONE"), Some(Answer::Hello));
+        let all = Idle { busy: 3, delayed: 2, held: 1, due: Some(60), ..Idle::default() };
         for (line, idle) in [
             ("NOJOBS", Idle::default()),
             ("NOJOBS paused 7", Idle { paused: Some(7), ..Idle::default() }),
             ("NOJOBS paused", Idle { paused: Some(0), ..Idle::default() }),
             ("NOJOBS busy", Idle::default()),
-            (
-                "NOJOBS busy 3 asleep 4 delayed 2 held 1 due 60",
-                Idle {
-                    paused: None,
-                    busy: 3,
-                    delayed: 2,
-                    held: 1,
-                    due: Some(60),
-                    ..Idle::default()
-                },
-            ),
+            ("NOJOBS busy 3 asleep 4 delayed 2 held 1 due 60", all),
         ] {
             assert_eq!(read(line), Some(Answer::NoJobs(idle)), "{line}");
         }
