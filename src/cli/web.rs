@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 
 use crate::exit::{ExitCode, Failure};
 use crate::outputs::Outputs;
@@ -38,7 +38,7 @@ pub struct WebArguments {
     pub token_file: Option<PathBuf>,
     /// What needs the token
     #[arg(long, value_name = "WHAT", default_value = "actions", requires = "token_file")]
-    pub token_for: Need,
+    pub token_for: TokenFor,
     /// Show what jobs wrote: the files of `work --log-dir DIR` are 'DIR/{day}/{key}.log'
     #[arg(long, value_name = "'DIR/{day}/{key}.log'")]
     pub output: Option<Outputs>,
@@ -55,14 +55,6 @@ pub struct WebArguments {
         default_value = LOG_LEVEL
     )]
     pub log_level: String,
-}
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
-pub enum Need {
-    /// What changes something
-    Actions,
-    /// All but /healthz
-    All,
 }
 
 impl TryFrom<WebArguments> for Settings {
@@ -83,11 +75,7 @@ impl TryFrom<WebArguments> for Settings {
             }
         }
         let WebArguments { listen, allow_host, title, output: outputs, target, .. } = typed;
-        let needed_for = match typed.token_for {
-            Need::Actions => TokenFor::Actions,
-            Need::All => TokenFor::All,
-        };
-        let token = typed.token_file.map(|file| Token::read(&file, needed_for)).transpose()?;
+        let token = typed.token_file.map(|file| Token::read(&file, typed.token_for)).transpose()?;
         Ok(Self { listen, allow_host, title, outputs, token, target })
     }
 }

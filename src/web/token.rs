@@ -11,6 +11,7 @@ use actix_web::dev::ServiceRequest;
 use actix_web::http::header::{AUTHORIZATION, HeaderValue, WWW_AUTHENTICATE};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use clap::ValueEnum;
 use subtle::ConstantTimeEq;
 use tracing::warn;
 
@@ -26,9 +27,11 @@ const CHALLENGE: &str =
 /// How late a wrong token is answered.
 const PENALTY: Duration = Duration::from_secs(1);
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum TokenFor {
+    /// What changes something
     Actions,
+    /// All but /healthz
     All,
 }
 
