@@ -47,9 +47,6 @@ pub struct OutputArguments {
 }
 
 fn day(text: &str) -> Result<String, String> {
-    if is_day(text) {
-        Ok(text.to_owned())
-    } else {
-        Err("give a date such as 2026-11-21".to_owned())
-    }
+    let day = Some(text.to_owned()).filter(|day| is_day(day));
+    day.ok_or_else(|| "give a date such as 2026-11-21".to_owned())
 }
