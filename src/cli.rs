@@ -47,7 +47,7 @@ pub use relay::{RelayArguments, RelaySettings};
 use serve::parse_daemon_name;
 pub use serve::{ServeArguments, ServeOptions, ServeSettings, host_name};
 pub use simulate::SimulateArguments;
-pub use top::TopArguments;
+pub use top::{INTERVAL_MAX, INTERVAL_MIN, TopArguments};
 pub use views::{View, ViewArguments};
 pub use web::WebArguments;
 pub use work::WorkArguments;

@@ -1,4 +1,4 @@
-//! The arguments of `top`, as typed, and the settings made from them.
+//! The arguments of `top`, as typed.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -6,7 +6,9 @@ use std::time::Duration;
 use clap::Args;
 
 use crate::target::Asked;
-use crate::top::{INTERVAL_MAX, INTERVAL_MIN, Settings};
+
+pub const INTERVAL_MIN: Duration = Duration::from_millis(100);
+pub const INTERVAL_MAX: Duration = Duration::from_secs(3_600);
 
 /// Show the queue on the terminal, as it is now, until `q`
 ///
@@ -38,13 +40,6 @@ pub struct TopArguments {
     pub log_dir: Option<PathBuf>,
     #[command(flatten)]
     pub target: Asked,
-}
-
-impl From<TopArguments> for Settings {
-    fn from(typed: TopArguments) -> Self {
-        let TopArguments { interval, once, ascii, read_only, log_dir, target } = typed;
-        Self { target, interval, once, ascii, read_only, log_dir }
-    }
 }
 
 fn interval(text: &str) -> Result<Duration, String> {

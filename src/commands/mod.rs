@@ -49,7 +49,7 @@ pub fn run(command: Command) -> Result<(), Failure> {
             logging::start(LogFormat::Auto, &typed.log_level)?;
             web::run(typed.try_into()?)
         }
-        Command::Top(typed) => top::run(typed.into()),
+        Command::Top(typed) => top::run(typed),
         Command::Broker(typed) => broker::run(typed.verb),
         Command::Check { config: Some(file), lists, job_time, .. } => {
             check::config::run(&file, &lists, job_time)

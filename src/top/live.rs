@@ -11,7 +11,6 @@ use ratatui::crossterm::event::{Event as Typed, KeyCode, KeyModifiers, read};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
-use super::Settings;
 use super::look::Looker;
 use super::orders::{self, Order};
 use super::picture::View;
@@ -19,6 +18,7 @@ use super::screen::{self, Screen};
 use super::state::{Abilities, Effect, Event, State};
 use super::tabs::Tab;
 use super::theme::Theme;
+use crate::cli::TopArguments;
 use crate::exit::{ExitCode, Failure};
 use crate::program::with_signals;
 use crate::terminal::has_colours;
@@ -37,8 +37,8 @@ enum Ask {
 type Sent = Option<Event>;
 
 /// Shows the queue until the user quits, or a signal asks for the end.
-pub fn run(settings: Settings) -> Result<(), Failure> {
-    let Settings { target, interval, ascii, read_only, log_dir, .. } = settings;
+pub fn run(typed: TopArguments) -> Result<(), Failure> {
+    let TopArguments { target, interval, ascii, read_only, log_dir, .. } = typed;
     let abilities = Abilities { may_change: !read_only, has_outputs: log_dir.is_some() };
     let mut looker = Looker::new(target, log_dir);
     // A mistyped target is reported on the normal screen.

@@ -27,39 +27,23 @@ mod tests;
 mod theme;
 
 use std::io;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use shiftboss_console::printing::print;
 
+use crate::cli::{INTERVAL_MAX, INTERVAL_MIN, TopArguments};
 use crate::exit::Failure;
-use crate::target::Asked;
 use crate::terminal::can_redraw;
 
-pub const INTERVAL_MIN: Duration = Duration::from_millis(100);
-pub const INTERVAL_MAX: Duration = Duration::from_secs(3_600);
 /// Pauses between two looks that `+` and `-` choose from, in milliseconds.
 const INTERVALS: [u64; 8] = [500, 1_000, 2_000, 5_000, 10_000, 30_000, 60_000, 300_000];
 
-#[derive(Debug)]
-pub struct Settings {
-    pub target: Asked,
-    pub interval: Duration,
-    /// One frame is enough, as text.
-    pub once: bool,
-    /// Only ASCII is drawn, except for texts from outside.
-    pub ascii: bool,
-    /// There are no keys that change anything.
-    pub read_only: bool,
-    pub log_dir: Option<PathBuf>,
-}
-
 /// Shows the queue on the terminal until the user quits, or prints one frame of it as text.
-pub fn run(settings: Settings) -> Result<(), Failure> {
-    if settings.once || !can_redraw(&io::stdout()) {
-        return print(plain::frame(&settings)?);
+pub fn run(typed: TopArguments) -> Result<(), Failure> {
+    if typed.once || !can_redraw(&io::stdout()) {
+        return print(plain::frame(&typed)?);
     }
-    live::run(settings)
+    live::run(typed)
 }
 
 fn stepped(interval: Duration, is_longer: bool) -> Duration {

@@ -6,13 +6,13 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use unicode_width::UnicodeWidthStr;
 
-use super::Settings;
 use super::draw::draw_rows;
 use super::head::Head;
 use super::look::Looker;
 use super::picture::{Picture, View};
 use super::tabs::Tab;
 use super::theme::Theme;
+use crate::cli::TopArguments;
 use crate::exit::Failure;
 use crate::terminal;
 use crate::view::table::Table;
@@ -23,8 +23,7 @@ const ROWS_MAX: usize = 20;
 const WIDTH: u16 = 80;
 const WIDTHS: std::ops::RangeInclusive<u16> = 20..=1_000;
 
-pub fn frame(settings: &Settings) -> Result<String, Failure> {
-    let Settings { target, ascii, .. } = settings;
+pub fn frame(TopArguments { target, ascii, .. }: &TopArguments) -> Result<String, Failure> {
     let mut looker = Looker::new(target.clone(), None);
     let picture = looker.look(&View { tabs: Tab::ALL.to_vec(), detail: None })?;
     Ok(text(&picture, width(), &Theme::new(false, *ascii)))
