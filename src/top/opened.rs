@@ -2,7 +2,7 @@
 
 use super::keys::Command;
 use super::picture::Detail;
-use crate::view::table::{Attempt, Row};
+use crate::view::table::Row;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Instead {
@@ -10,27 +10,11 @@ pub enum Instead {
     Detail(Detail),
 }
 
-/// The parts of a row that can be opened and changed.
-#[derive(Debug, Clone)]
-pub struct Picked {
-    pub id: String,
-    pub key: Option<String>,
-    pub group: Option<String>,
-    pub attempt: Option<Attempt>,
-}
-
-impl From<&Row> for Picked {
-    fn from(Row { id, key, group, attempt, .. }: &Row) -> Self {
-        let (id, key) = (id.clone(), key.clone());
-        Self { id, key, group: group.clone(), attempt: attempt.clone() }
-    }
-}
-
 #[derive(Debug)]
 pub struct Opened {
     pub what: Instead,
     /// The row that it was opened from; `None`: none.
-    pub picked: Option<Picked>,
+    pub picked: Option<Row>,
     /// Lines that are passed over; of an output from its end.
     pub scroll: usize,
 }
@@ -43,7 +27,7 @@ pub struct Extent {
 }
 
 impl Opened {
-    pub fn new(what: Instead, picked: Option<Picked>) -> Self {
+    pub fn new(what: Instead, picked: Option<Row>) -> Self {
         Self { what, picked, scroll: 0 }
     }
 

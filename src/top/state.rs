@@ -8,7 +8,7 @@ use shiftboss_protocol::model::UnixSeconds;
 
 use super::keys::{Command, command};
 use super::listing::{Listing, NO_KEY};
-use super::opened::{Extent, Instead, Opened, Picked, moved};
+use super::opened::{Extent, Instead, Opened, moved};
 use super::orders::{CHANGES, Change, Order, Subject, why_not};
 use super::picture::{Detail, Picture, View};
 use super::prompt::{Prompt, Typed, type_into};
@@ -104,13 +104,13 @@ impl State {
 
     /// The subject of a key that is pressed now: what is open, wherever its row has gone meanwhile, or else the
     /// selection, which is kept from now on.
-    fn pick(&mut self) -> Option<Picked> {
+    fn pick(&mut self) -> Option<Row> {
         if let Some(picked) = self.opened.as_ref().and_then(|opened| opened.picked.clone()) {
             return Some(picked);
         }
         let rows = rows(&self.table);
         self.listings[self.tab as usize].keep(rows);
-        self.selected().map(Picked::from)
+        self.selected().cloned()
     }
 
     /// The keys that change something: none if the user may not.
@@ -255,8 +255,7 @@ impl State {
             Typed::GoesOn => self.prompt = Prompt::Key(text),
             Typed::Ends if !text.is_empty() => {
                 let what = Instead::Detail(Detail::Why(text.clone()));
-                let picked =
-                    Picked { id: text.clone(), key: Some(text), group: None, attempt: None };
+                let picked = Row { id: text.clone(), key: Some(text), ..Row::default() };
                 self.opened = Some(Opened::new(what, Some(picked)));
                 return Some(Effect::Look);
             }
@@ -351,7 +350,7 @@ impl State {
     }
 
     /// What it opens, or why nothing.
-    fn detail(&self, command: Command, picked: &Picked) -> Result<Detail, &'static str> {
+    fn detail(&self, command: Command, picked: &Row) -> Result<Detail, &'static str> {
         match (command, &picked.key) {
             (Command::Output, _) if !self.abilities.has_outputs => {
                 Err("Start it with --log-dir to see outputs.")

@@ -48,7 +48,7 @@ pub fn table(
     Table { name, columns, rows: rows.collect(), none }
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Row {
     /// It is the same row as long as this is the same.
     pub id: String,
