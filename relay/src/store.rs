@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use shiftboss_actors::store::{Changed, Checkpoint, Polls, Store, StoreFuture};
+use shiftboss_actors::store::{Changed, Polls, Store, StoreFuture};
 use shiftboss_queue::error::{Rejected, StoreResult};
 use shiftboss_queue::operation::{
     CountInFlight, Dispatched, JoinedRelay, Lane, Operation, Outcome, SetPaused, Undo,
@@ -175,11 +175,6 @@ impl Store for RelayStore {
 
     fn hand_outs_max(&self) -> usize {
         HAND_OUTS_MAX
-    }
-
-    fn maintain(&mut self) -> StoreFuture<'_, Checkpoint> {
-        // The daemons' business.
-        Box::pin(std::future::ready(Ok(Checkpoint::Complete)))
     }
 
     fn close(&mut self) -> StoreFuture<'_, ()> {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use shiftboss_actors::store::{Changed, Checkpoint, Store, StoreFuture};
+use shiftboss_actors::store::{Changed, Store, StoreFuture};
 use shiftboss_protocol::model::Run;
 use shiftboss_queue::error::{Rejected, StoreResult};
 use shiftboss_queue::file_identity::Position;
@@ -250,11 +250,6 @@ impl Store for ListStore {
 
     fn step_rows(&self) -> usize {
         STEP_ROWS
-    }
-
-    fn maintain(&mut self) -> StoreFuture<'_, Checkpoint> {
-        // The daemons' business.
-        Box::pin(std::future::ready(Ok(Checkpoint::Complete)))
     }
 
     /// The next process reads again what is on its way.
