@@ -45,7 +45,7 @@ pub use operators::{Add, By, DaemonArguments, FailedOnes, Hold, KeyArguments, Ma
 pub use output::OutputArguments;
 pub use relay::{RelayArguments, RelaySettings};
 use serve::parse_daemon_name;
-pub use serve::{ServeArguments, ServeOptions, ServeSettings, host_name};
+pub use serve::{ServeArguments, ServeOptions, ServeSettings};
 pub use simulate::SimulateArguments;
 pub use top::{INTERVAL_MAX, INTERVAL_MIN, TopArguments};
 pub use views::{View, ViewArguments};

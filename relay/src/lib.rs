@@ -26,6 +26,7 @@ pub use server::Relays;
 pub use store::{Opened, Settings, open};
 pub use topology::{PREFIX, QueueKind};
 
-fn host_name() -> String {
+/// The machine's.
+pub fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }

@@ -7,10 +7,10 @@ use std::time::Duration;
 use clap::Args;
 use clap::builder::RangedI64ValueParser;
 use shiftboss_protocol::url::Url;
-use shiftboss_relay::{MessageSize, QueueKind, Settings};
+use shiftboss_relay::{MessageSize, QueueKind, Settings, host_name};
 
 use super::common::{CommonOptions, CommonSettings, missing};
-use super::serve::{host_name, parse_daemon_name};
+use super::serve::parse_daemon_name;
 use super::{broker, url};
 use crate::config::keys::{Configured, Keys};
 use crate::config::values::parse_interval;

@@ -230,8 +230,3 @@ pub(super) fn parse_daemon_name(text: &str) -> Result<String, String> {
     }
     Ok(text.to_owned())
 }
-
-/// The machine's.
-pub fn host_name() -> String {
-    rustix::system::uname().nodename().to_string_lossy().into_owned()
-}

@@ -4,10 +4,10 @@
 use std::fmt::Display;
 use std::path::Path;
 
+use shiftboss_relay::host_name;
 use shiftboss_sqlite::{GivenBack, Salvage, Salvaged};
 
 use super::printing::print;
-use crate::cli::host_name;
 use crate::exit::{ExitCode, Failure};
 use crate::stores::{self, Database, Destination, Moved, move_in, move_out};
 use crate::text::counted;

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use shiftboss_queue::policy::Retries;
-use shiftboss_relay::Broker;
+use shiftboss_relay::{Broker, host_name};
 
-use super::{ServeArguments, ServeOptions, host_name};
+use super::{ServeArguments, ServeOptions};
 use crate::cli::broker;
 use crate::cli::common::{CommonSettings, missing};
 use crate::config::keys::Said;
