@@ -53,11 +53,8 @@ pub(super) struct RowSender {
 }
 
 struct Message {
-    range: u8,
-    /// 0: it has no number under this epoch.
-    number: i64,
-    run: Run,
-    rows: Vec<Row>,
+    /// Number 0: it has none under this epoch.
+    relayed: RelayedRows,
     sent: Option<Instant>,
     /// When it was sent, all of its range before it were answered.
     is_next: bool,
@@ -115,8 +112,8 @@ impl RowSender {
         }
         self.made += 1;
         self.runs.entry(run.clone()).or_default().unanswered += 1;
-        let (run, is_next, is_refused) = (run.clone(), false, false);
-        let message = Message { range, number: 0, run, rows, sent: None, is_next, is_refused };
+        let relayed = RelayedRows { epoch: self.epoch, range, number: 0, run: run.clone(), rows };
+        let message = Message { relayed, sent: None, is_next: false, is_refused: false };
         self.unanswered.insert(self.made, message);
         self.to_send.insert(self.made);
     }
@@ -186,7 +183,9 @@ impl RowSender {
         if self.epoch != epoch {
             self.epoch = epoch;
             self.last = Default::default();
-            self.unanswered.values_mut().for_each(|message| message.number = 0);
+            for message in self.unanswered.values_mut() {
+                (message.relayed.epoch, message.relayed.number) = (epoch, 0);
+            }
             self.send_all_again();
         }
     }
@@ -208,25 +207,18 @@ impl RowSender {
 
     async fn send_more(&mut self, client: &RpcClient) -> Result<(), PublishError> {
         while let Some(sequence) = self.next_to_send() {
-            let range = self.unanswered.get(&sequence).map(|message| message.range);
-            let mut before = self.unanswered.range(..sequence).map(|(_, message)| message.range);
-            let is_next = !before.any(|other| Some(other) == range);
+            let range = self.unanswered.get(&sequence).map(|message| message.relayed.range);
+            let mut before = self.unanswered.range(..sequence);
+            let is_next = !before.any(|(_, other)| Some(other.relayed.range) == range);
             let Some(message) = self.unanswered.get_mut(&sequence) else { continue };
             message.is_next = is_next;
-            if message.number == 0 {
-                let last = &mut self.last[usize::from(message.range)];
+            if message.relayed.number == 0 {
+                let last = &mut self.last[usize::from(message.relayed.range)];
                 *last += 1;
-                message.number = *last;
+                message.relayed.number = *last;
             }
-            let rows = RelayedRows {
-                epoch: self.epoch,
-                range: message.range,
-                number: message.number,
-                run: message.run.clone(),
-                rows: message.rows.clone(),
-            };
             // If this future is dropped half-way, the message is sent twice, under one number.
-            let answer = client.send_rows(&rows).await?;
+            let answer = client.send_rows(&message.relayed).await?;
             message.sent = Some(Instant::now());
             message.is_refused = false;
             self.to_send.remove(&sequence);
@@ -279,7 +271,7 @@ impl RowSender {
         self.backoff.reset();
         (self.silence, self.patience) = (SILENCE.0, PATIENCE.0);
         let Some(message) = self.unanswered.remove(&sequence) else { return };
-        let progress = self.runs.entry(message.run).or_default();
+        let progress = self.runs.entry(message.relayed.run).or_default();
         progress.unanswered = progress.unanswered.saturating_sub(1);
         progress.rejected = rejected.or(progress.rejected.take());
     }
@@ -329,10 +321,17 @@ mod tests {
         sender.push(&run(), &rows);
         let mut by_range: BTreeMap<u8, Vec<Row>> = BTreeMap::new();
         for message in sender.unanswered.values() {
-            let bytes: usize =
-                message.rows.iter().map(|row| row.key.as_str().len() + row.payload.len()).sum();
-            assert!((1..=7).contains(&message.rows.len()) && bytes <= 60, "{bytes}");
-            by_range.entry(message.range).or_default().extend(message.rows.iter().cloned());
+            let bytes: usize = message
+                .relayed
+                .rows
+                .iter()
+                .map(|row| row.key.as_str().len() + row.payload.len())
+                .sum();
+            assert!((1..=7).contains(&message.relayed.rows.len()) && bytes <= 60, "{bytes}");
+            by_range
+                .entry(message.relayed.range)
+                .or_default()
+                .extend(message.relayed.rows.iter().cloned());
         }
         for (range, sent) in &by_range {
             let own = rows.iter().filter(|row| range_of(&row.key) == *range).cloned();
@@ -356,7 +355,7 @@ mod tests {
         sender.push(&run(), &rows(3));
         sender.number_for(7);
         for message in sender.unanswered.values_mut() {
-            message.number = 5;
+            message.relayed.number = 5;
         }
         sender.to_send.clear();
         sender.finish(2, None);
@@ -364,7 +363,7 @@ mod tests {
         assert!(sender.to_send.is_empty());
         sender.number_for(8);
         assert_eq!(sender.to_send, BTreeSet::from([1, 3]));
-        assert!(sender.unanswered.values().all(|message| message.number == 0));
+        assert!(sender.unanswered.values().all(|message| message.relayed.number == 0));
         sender.finish(1, Some("why".to_owned()));
         assert!(sender.is_unanswered(&run()));
         sender.finish(3, None);
