@@ -75,9 +75,9 @@ fn parse(filter: &str) -> Result<EnvFilter, String> {
         .map_err(|error| format!("{filter:?} {what}: {error}"))
 }
 
-/// Whether this is a valid filter.
-pub fn check(filter: &str) -> Result<(), String> {
-    parse(filter).map(drop)
+/// A filter, if it is a valid one.
+pub fn checked(filter: &str) -> Result<String, String> {
+    parse(filter).map(|_| filter.to_owned())
 }
 
 /// Whether standard error is the journal's: JOURNAL_STREAM names its device and inode.

@@ -47,7 +47,7 @@ pub struct CommonOptions {
     #[arg(long, value_enum, env = "SHIFTBOSS_LOG_FORMAT", default_value = "auto")]
     pub log_format: LogFormat,
     /// What is logged: a level (error, warn, info, debug, trace), or a list of target=level
-    #[arg(long, value_name = "FILTER", env = "SHIFTBOSS_LOG", value_parser = parse_log_level, default_value = "info")]
+    #[arg(long, value_name = "FILTER", env = "SHIFTBOSS_LOG", value_parser = logging::checked, default_value = "info")]
     pub log_level: String,
 }
 
@@ -106,8 +106,4 @@ fn parse_mode(text: &str) -> Result<u32, String> {
         Ok(mode) if mode <= 0o777 => Ok(mode),
         _ => Err("permission bits are octal, from 0 to 777; for example 0660".to_owned()),
     }
-}
-
-fn parse_log_level(text: &str) -> Result<String, String> {
-    logging::check(text).map(|()| text.to_owned())
 }
