@@ -58,9 +58,6 @@ pub struct DeadLetter {
 }
 
 /// Makes a dead letter of a message, and waits until the broker has it. It no longer expires.
-///
-/// # Errors
-/// As [`publish`]'s.
 pub(crate) async fn write(
     channel: &Channel,
     broker: &Broker,

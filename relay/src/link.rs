@@ -68,8 +68,6 @@ pub(crate) struct Link {
 }
 
 impl Broker {
-    /// # Errors
-    /// If the URL is not a broker's.
     pub fn new(url: Url, prefix: &str, queues: QueueKind) -> Result<Self, BadUrl> {
         let broker = Self { url, topology: Topology::new(prefix, queues) };
         broker.check().map_err(BadUrl)?;

@@ -56,9 +56,6 @@ impl Payload {
 }
 
 /// An empty file for a command to write to, which goes like those of payloads.
-///
-/// # Errors
-/// If it cannot be made.
 pub fn file_to_write() -> io::Result<(TempPath, File)> {
     named(PREFIXES[1], &[])
 }

@@ -56,9 +56,6 @@ pub struct SimulateArguments {
 
 impl SimulateArguments {
     /// The numbers of workers, each once.
-    ///
-    /// # Errors
-    /// There are too many.
     pub fn workers(&self, usual: u32) -> Result<Vec<u32>, String> {
         let mut workers = self.workers.clone();
         workers.sort_unstable();

@@ -35,8 +35,6 @@ pub struct Scrape {
 }
 
 impl Scrape {
-    /// # Errors
-    /// When the database cannot be read.
     pub fn take(target: Target) -> Result<Self, Failure> {
         let begun = Instant::now();
         let queue = target::ask(&target.database, |reader, now| reader.status(now))?;

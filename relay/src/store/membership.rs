@@ -75,9 +75,6 @@ impl Signals {
 impl Membership {
     /// Joins the installation as soon as a daemon answers; `waits` is called each time that a message in the log says
     /// that none has. The connection is not kept: the first request makes the next one, on its own runtime.
-    ///
-    /// # Errors
-    /// As [`open`](super::open).
     pub(super) async fn join(
         settings: Settings,
         waits: impl Fn(),

@@ -175,9 +175,6 @@ impl RpcClient {
 
     /// Switches rows to a new channel, after a refusal: if a channel's first message for a quorum queue found the
     /// queue's leader down, RabbitMQ 3 refuses everything on that channel for ever, even when there is a new leader.
-    ///
-    /// # Errors
-    /// The broker's.
     pub(super) async fn renew_rows(&self) -> Result<(), PublishError> {
         let renewed = self.link.confirming_channel().await?;
         // The old channel is closed with its last user.

@@ -39,8 +39,6 @@ pub(super) struct Image {
 }
 
 impl Image {
-    /// # Errors
-    /// If anything contains a zero byte.
     pub fn new<'a>(
         paths: Vec<OsString>,
         arguments: impl Iterator<Item = &'a OsStr>,

@@ -16,7 +16,6 @@ use crate::stores::{Database, Joining, Options, Policy, Polls, RetryRules};
 /// How long a request waits for another process's write to the database.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// See the module's documentation.
 #[derive(Debug)]
 pub struct ServeSettings {
     pub database: Database,
