@@ -368,8 +368,6 @@ async fn ask<R: StoreRequest>(
     storage: &Recipient<Perform<R>>,
     request: R,
 ) -> Result<R::Answer, String> {
-    match storage.send(Perform(request)).timeout(STORE_TIMEOUT).await {
-        Ok(answer) => answer.map_err(|error| error.to_string()),
-        Err(error) => Err(error.to_string()),
-    }
+    let answer = storage.send(Perform(request)).timeout(STORE_TIMEOUT).await;
+    answer.map_err(|error| error.to_string())?.map_err(|error| error.to_string())
 }
