@@ -33,10 +33,6 @@ impl Refused {
         Self { code: ErrorCode::Busy, text: text.to_string().into() }
     }
 
-    pub fn full(text: impl Into<Cow<'static, str>>) -> Self {
-        Self { code: ErrorCode::Full, text: text.into() }
-    }
-
     pub fn unknown(text: impl Into<Cow<'static, str>>) -> Self {
         Self { code: ErrorCode::Unknown, text: text.into() }
     }

@@ -27,6 +27,11 @@ const CLASSIC: &str = "a classic worker has its job, and cannot be stopped; `req
 const NOBODY: &str = "no fetcher lists that key, and nobody has it";
 const UNLISTED: &str = "no fetcher lists that key, and no single task has it";
 
+fn full(what: &str, most: usize, advice: &str) -> Refused {
+    let text = format!("there are as many {what} as may be ({most}); {advice}");
+    Refused { code: ErrorCode::Full, text: text.into() }
+}
+
 impl Asker {
     /// Logs the order under the name of its connection.
     fn note(&self, key: &Key, order: &str) {
@@ -55,9 +60,7 @@ impl Asker {
                 let replaced = replaced.map(|hold| *hold);
                 Ok(HoldAnswer { key, until, known: is_known, replaced })
             }
-            Held::Full => Err(Refused::full(format!(
-                "there are as many holds as may be ({HOLDS_MAX}); end some of them first"
-            ))),
+            Held::Full => Err(full("holds", HOLDS_MAX, "end some of them first")),
         }
     }
 
@@ -93,12 +96,7 @@ impl Asker {
                 info!(?of, by = &*self.holder.worker, "An operator holds keys by a rule.");
                 Ok((until, replaced.map(|rule| *rule)))
             }
-            HeldAll::Full => {
-                let text = format!(
-                    "there are as many rules as may be ({RULES_MAX}); end some of them first"
-                );
-                Err(Refused::full(text))
-            }
+            HeldAll::Full => Err(full("rules", RULES_MAX, "end some of them first")),
         }
     }
 
@@ -129,12 +127,7 @@ impl Asker {
                 Ok(BumpAnswer { key, bumped_before })
             }
             Bumped::Held => Err(Refused::new(ErrorCode::Held, HELD)),
-            Bumped::Full => {
-                let text = format!(
-                    "there are as many bumped keys as may be ({BUMPS_MAX}); wait for some of them"
-                );
-                Err(Refused::full(text))
-            }
+            Bumped::Full => Err(full("bumped keys", BUMPS_MAX, "wait for some of them")),
             Bumped::Unknown => Err(Refused::unknown(UNLISTED)),
         }
     }
