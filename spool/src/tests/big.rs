@@ -27,8 +27,7 @@ fn time_of_a_take(spool: &Spool, order: Order) -> Duration {
 /// They are published at once, listed, looked at, checked, and taken as fast as from a hundred.
 #[test]
 fn very_many_entries() {
-    let site = Site::new();
-    let spool = site.create();
+    let (_site, spool) = Site::created();
     let fill = |entries: usize| {
         let items = vec![Item::default(); entries];
         spool.enqueue_batch(&input(), time_ordered, &items).unwrap();

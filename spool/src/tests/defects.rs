@@ -29,8 +29,7 @@ fn d1_concurrent_creation() {
 /// 2. An entry without data is iterated over, and can be removed.
 #[test]
 fn d2_a_missing_file_is_no_error() {
-    let site = Site::new();
-    let spool = with_entry(&site);
+    let (site, spool) = Site::with_entry();
     put(&spool, "b").unwrap();
     std::fs::remove_file(site.file(".data/a")).unwrap();
     let loaded = pass(&spool, &input()).map(|guard| {
@@ -55,8 +54,7 @@ fn processor_time() -> Duration {
 /// 3. Stray files make no reader spin, and are reported.
 #[test]
 fn d3_stray_files_cost_no_time() {
-    let site = Site::new();
-    let spool = site.create();
+    let (site, spool) = Site::created();
     for path in ["in/stray", "in/.hidden", "in/directory/file"] {
         site.write(path, "");
     }
@@ -75,8 +73,7 @@ fn d3_stray_files_cost_no_time() {
 /// 4. Unreadable metadata is set aside, and the iteration goes on.
 #[test]
 fn d4_unreadable_metadata_is_set_aside() {
-    let site = Site::new();
-    let spool = site.create();
+    let (site, spool) = Site::created();
     ["a", "b", "c"].iter().for_each(|entry| _ = put(&spool, entry).unwrap());
     // More than may be: what no rights would do to others, for the superuser can read everything.
     let file = std::fs::File::options().write(true).open(site.file("in/b")).unwrap();
@@ -96,15 +93,13 @@ fn d4_unreadable_metadata_is_set_aside() {
 /// 7. What has the name already is not overwritten.
 #[test]
 fn d7_publication_overwrites_nothing() {
-    let site = Site::new();
-    let spool = site.create();
+    let (site, spool) = Site::created();
     site.write("in/a", "somebody's");
     let refused = put(&spool, "a").unwrap_err();
     assert_eq!(refused.errno(), Some(rustix::io::Errno::EXIST.raw_os_error()), "{refused}");
     let tree = ".data/\n.registry/\n.tmp/\nin/\nin/.checkout/\nin/a = \"somebody's\"\n";
     assert_eq!(site.format(), tree);
-    let site = Site::new();
-    let spool = with_entry(&site);
+    let (site, spool) = Site::with_entry();
     let guard = take(&spool).unwrap();
     site.write("out/a", "somebody's");
     assert!(guard.move_to(&queue("out")).is_err());

@@ -34,8 +34,7 @@ fn what_is_being_written_stays() {
         assert_eq!(spool.data(&name).load().unwrap(), b"slow", "{at}");
         assert!(repair(&spool).is_clean());
     }
-    let site = Site::new();
-    let spool = site.create();
+    let (_site, spool) = Site::created();
     let own = spool.path().join(spool.draft_path());
     std::fs::write(&own, "half").unwrap();
     assert!(repair(&spool).is_clean());
@@ -82,8 +81,7 @@ fn a_repair_while_a_spool_is_made() {
 /// A dead writer's draft is reported and deleted, also while a consumer lives.
 #[test]
 fn what_a_death_left_goes() {
-    let site = Site::new();
-    let spool = with_entry(&site);
+    let (site, spool) = Site::with_entry();
     let guard = take(&spool).unwrap();
     let left = site.file(".shiftboss/tmp/0123456789abcdef-7.data");
     std::fs::write(&left, "half").unwrap();

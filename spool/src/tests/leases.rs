@@ -41,8 +41,7 @@ fn it_stays_until_it_is_settled() {
 /// A lease that is over gives the entry back, and counts; before, it says until when.
 #[test]
 fn a_lease_ends() {
-    let site = Site::new();
-    let spool = with_entry(&site);
+    let (_site, spool) = Site::with_entry();
     lend(&spool, Some(Duration::from_secs(1000)));
     let Holding::Until { until } = info(&spool).holding else { panic!("{:?}", info(&spool)) };
     assert!(until > SystemTime::now() + Duration::from_secs(900));
@@ -56,8 +55,7 @@ fn a_lease_ends() {
 /// What a dead process held can be settled; what has no note is another program's, and the error says what can be done.
 #[test]
 fn what_others_hold() {
-    let site = Site::new();
-    let spool = with_entry(&site);
+    let (site, spool) = Site::with_entry();
     site.abandon("a", dead());
     assert!(matches!(info(&spool).holding, Holding::Process { alive: false, .. }));
     resolved(&spool).release().unwrap();
@@ -70,8 +68,7 @@ fn what_others_hold() {
 /// A checkout that was lent for good is too old some day; one with a lease is not.
 #[test]
 fn the_monitor_tells_the_forgotten() {
-    let site = Site::new();
-    let spool = with_entry(&site);
+    let (site, spool) = Site::with_entry();
     for (lease, told) in [(None, 1), (Some(Duration::from_secs(1000)), 0)] {
         lend(&spool, lease);
         set_age(&site.file("in/.checkout/a"), Duration::from_secs(1000));

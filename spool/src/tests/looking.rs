@@ -80,8 +80,7 @@ fn report(spool: &Spool) -> Report {
 /// goes before is never told. Ends come first.
 #[test]
 fn problems_begin_and_end() {
-    let site = Site::new();
-    let spool = site.create();
+    let (site, spool) = Site::created();
     let mut monitor = Monitor::new(2);
     let now = SystemTime::now();
     site.write(".data/x", "");
@@ -110,8 +109,7 @@ fn problems_begin_and_end() {
 /// A file that is touched is another problem, so that it begins anew.
 #[test]
 fn a_touched_file_is_another_problem() {
-    let site = Site::new();
-    let spool = site.create();
+    let (site, spool) = Site::created();
     site.write(".data/x", "");
     let mut monitor = Monitor::new(0);
     assert_eq!(monitor.update(&report(&spool), SystemTime::now()).len(), 1);

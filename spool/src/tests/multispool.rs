@@ -64,8 +64,7 @@ fn moves() -> Vec<Case> {
 /// A spool with `a`, and a layer on it that dies at one of its calls, and before another lets the reference
 /// take what it can.
 fn scene(set_up: fn(&Site), dies_at: u64, taken_at: u64) -> (Site, std::sync::Arc<Faulty>) {
-    let site = Site::new();
-    let spool = with_entry(&site);
+    let (site, spool) = Site::with_entry();
     QUEUES.iter().for_each(|it| spool.ensure_queue(&queue(it)).unwrap());
     set_up(&site);
     let layer = Faulty::of_changes(&site.path(), Fault::Die, dies_at);

@@ -46,8 +46,7 @@ proptest! {
         prop_assert!(!shown.chars().any(char::is_control));
         prop_assert_eq!(&shown.parse::<EntryName>().unwrap(), &name);
         prop_assert_eq!(serde_json::to_string(&name).unwrap(), serde_json::to_string(&shown).unwrap());
-        let site = Site::new();
-        let spool = site.create();
+        let (_site, spool) = Site::created();
         spool.enqueue(&queue, |_| name.clone(), &Item::new("m", "d")).unwrap();
         prop_assert_eq!(spool.queues().unwrap(), std::slice::from_ref(&queue));
         let guard = spool.checkout(&queue, &name).unwrap();

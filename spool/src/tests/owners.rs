@@ -11,8 +11,7 @@ use crate::*;
 /// What a dead process held comes back, once, to the first who looks; its record goes.
 #[test]
 fn the_dead_give_back() {
-    let site = Site::new();
-    let spool = with_entry(&site);
+    let (site, spool) = Site::with_entry();
     site.abandon("a", dead());
     let given = spool.reclaim().unwrap();
     assert_eq!(given.len(), 1);
@@ -30,8 +29,7 @@ fn a_removal_is_ended_unless_the_name_is_new() {
     let minute = Duration::from_secs(60);
     for (put, is_left) in [(SystemTime::now() - minute, false), (SystemTime::now() + minute, true)]
     {
-        let site = Site::new();
-        let spool = with_entry(&site);
+        let (site, spool) = Site::with_entry();
         site.abandon("a", dead());
         std::fs::remove_file(site.file("in/.checkout/a")).unwrap();
         std::fs::File::open(site.file(".registry/a")).unwrap().set_modified(put).unwrap();
@@ -43,8 +41,7 @@ fn a_removal_is_ended_unless_the_name_is_new() {
 /// However many entries come back in a pass, the log has one line of it.
 #[test]
 fn one_line_tells_what_was_given_back() {
-    let site = Site::new();
-    let spool = site.create();
+    let (site, spool) = Site::created();
     let of_dead = site.as_seen_by(dead());
     for number in 0..30 {
         let name = put(&spool, &format!("e{number:02}")).unwrap();
@@ -67,8 +64,7 @@ fn one_line_tells_what_was_given_back() {
 /// and one that has ended is dead before its parent asks for its status.
 #[test]
 fn the_living_keep() {
-    let site = Site::new();
-    let spool = with_entry(&site);
+    let (site, spool) = Site::with_entry();
     let me = Identity::this_process();
     site.abandon("a", me.clone());
     set_age(&site.file("in/.checkout/a"), Duration::from_secs(100_000));
@@ -84,8 +80,7 @@ fn the_living_keep() {
     let started = started.unwrap();
     let reused = Identity { started: me.started + 1, ..me.clone() };
     for gone in [reused, Identity { pid, started, ..me }] {
-        let site = Site::new();
-        let spool = with_entry(&site);
+        let (site, spool) = Site::with_entry();
         site.abandon("a", gone);
         assert_eq!(spool.reclaim().unwrap().len(), 1);
     }
@@ -99,8 +94,7 @@ fn another_host_lives_by_its_heartbeat() {
     let far = Identity { boot_id: "other".into(), host: "far".into(), ..dead() };
     let apart = Identity { pid_namespace: "pid:[1]".into(), ..me };
     for identity in [far, apart] {
-        let site = Site::new();
-        let spool = with_entry(&site);
+        let (site, spool) = Site::with_entry();
         site.abandon("a", identity);
         assert_eq!(spool.reclaim().unwrap(), []);
         let record = std::fs::read_dir(site.file(".shiftboss/owners")).unwrap().next();
@@ -131,8 +125,7 @@ fn a_heart_beats() {
 /// One that was taken for dead and lives on can do no harm: it is told.
 #[test]
 fn a_lost_claim_is_told() {
-    let site = Site::new();
-    let spool = with_entry(&site);
+    let (site, spool) = Site::with_entry();
     for end in [Guard::complete, Guard::release, Guard::fail] {
         let other = site.as_seen_by(dead());
         let guard = take(&other).unwrap();
@@ -149,8 +142,7 @@ fn a_lost_claim_is_told() {
 /// Death between the note and the checkout: the entry is available, and the note is taken away.
 #[test]
 fn a_note_without_a_checkout() {
-    let site = Site::new();
-    let spool = with_entry(&site);
+    let (site, spool) = Site::with_entry();
     let note = std::path::Path::new("0123456789abcdef 1 in");
     std::os::unix::fs::symlink(note, site.file(".shiftboss/claims/a")).unwrap();
     assert!(spool.try_checkout(&input(), &a()).unwrap().is_none());
@@ -198,8 +190,7 @@ fn too_many_attempts() {
 /// A delayed entry comes when it is due, not before, to a reader that waits; and is never too old.
 #[test]
 fn a_delayed_entry_comes_when_due() {
-    let site = Site::new();
-    let spool = with_entry(&site);
+    let (site, spool) = Site::with_entry();
     let start = Instant::now();
     let delay = Duration::from_millis(300);
     take(&spool).unwrap().retry_after(delay).unwrap();
@@ -217,8 +208,7 @@ fn a_delayed_entry_comes_when_due() {
 /// Notes and records that no program wrote like this do no harm.
 #[test]
 fn damaged_records_are_mended() {
-    let site = Site::new();
-    let spool = with_entry(&site);
+    let (site, spool) = Site::with_entry();
     site.abandon("a", dead());
     std::fs::remove_file(site.file(".shiftboss/claims/a")).unwrap();
     std::os::unix::fs::symlink("nonsense", site.file(".shiftboss/claims/a")).unwrap();
@@ -236,8 +226,7 @@ fn damaged_records_are_mended() {
 /// The clock was a year ahead when an entry was to rest for a moment: it rests for that moment from now on.
 #[test]
 fn a_clock_that_was_ahead_delays_nothing() {
-    let site = Site::new();
-    let spool = with_entry(&site);
+    let (site, spool) = Site::with_entry();
     let (year, delay) = (Duration::from_secs(365 * 86_400), Duration::from_millis(300));
     take(&spool).unwrap().retry_after(year + delay).unwrap();
     let began = (SystemTime::now() + year).duration_since(UNIX_EPOCH).unwrap();

@@ -66,8 +66,7 @@ fn a_strict_reader_is_strict() {
 /// A waiting reader is woken by an arrival, long before it would look by itself.
 #[test]
 fn arrivals_wake() {
-    let site = Site::new();
-    let spool = site.create();
+    let (_site, spool) = Site::created();
     let mut reader = spool.reader(&input(), Order::Strict).unwrap();
     let stop = Stop::new().unwrap();
     let mut quick = 0;
@@ -86,8 +85,7 @@ fn arrivals_wake() {
 /// Without a watch, here since the spool is not where it was opened, it looks every second.
 #[test]
 fn polling_finds_arrivals() {
-    let site = Site::new();
-    let spool = site.create();
+    let (site, spool) = Site::created();
     std::fs::rename(site.path(), site.directory.path().join("elsewhere")).unwrap();
     let mut reader = spool.reader(&input(), Order::Strict).unwrap();
     let stop = Stop::new().unwrap();
@@ -101,8 +99,7 @@ fn polling_finds_arrivals() {
 /// A watched reader also finds what no event tells: an entry that was linked into the queue.
 #[test]
 fn arrivals_without_events_are_found() {
-    let site = Site::new();
-    let spool = with_entry(&site);
+    let (site, spool) = Site::with_entry();
     let mut reader = spool.reader(&queue("out"), Order::Strict).unwrap();
     assert!(reader.dequeue_available().unwrap().is_none());
     std::fs::hard_link(site.file("in/a"), site.file("out/a")).unwrap();
@@ -113,8 +110,7 @@ fn arrivals_without_events_are_found() {
 /// A queue that is removed and made again while a reader waits.
 #[test]
 fn a_queue_that_is_made_again() {
-    let site = Site::new();
-    let spool = site.create();
+    let (site, spool) = Site::created();
     let mut reader = spool.reader(&input(), Order::Strict).unwrap();
     assert!(reader.dequeue_available().unwrap().is_none());
     std::fs::remove_dir_all(site.file("in")).unwrap();

@@ -36,8 +36,7 @@ const ENTRY: &str = ".data/a = \"data a\"\n.registry/a = \"\"\n";
 /// metadata, removed.
 #[test]
 fn the_whole_tree_of_a_life() {
-    let site = Site::new();
-    let spool = site.create();
+    let (site, spool) = Site::created();
     expect(&site, "", "");
     let reservation = spool.reserve(named("a")).unwrap();
     expect(&site, ".registry/a = \"\"\n", "");
@@ -77,8 +76,7 @@ fn the_whole_tree_of_a_life() {
 /// 6., 7. and 9. Six enqueues whose names collide: the generator is asked again; list and pass go by names, and data can be read.
 #[test]
 fn six_colliding_names_are_listed_in_order() {
-    let site = Site::new();
-    let spool = site.create();
+    let (_site, spool) = Site::created();
     let asked = Cell::new(0);
     for number in 0..6 {
         let names = |attempt: u32| {
@@ -104,8 +102,7 @@ fn found(spool: &Spool, limits: &Limits) -> Vec<(ProblemKind, Vec<Place>, String
 #[test]
 fn misplaced_files_are_reported() {
     use ProblemKind::{Duplicated, Orphaned};
-    let site = Site::new();
-    let spool = with_entry(&site);
+    let (site, spool) = Site::with_entry();
     let (in_, out) = (Place::Queue(input()), Place::Queue(queue("out")));
     for (path, kind, places) in [
         (".registry/x", Orphaned, vec![Place::Registry]),
@@ -148,8 +145,7 @@ fn old_files_are_reported() {
 /// 18. A wait is ended by the signal; two hundred that come meanwhile come in order.
 #[test]
 fn waiting_stopping_and_order() {
-    let site = Site::new();
-    let spool = site.create();
+    let (_site, spool) = Site::created();
     let stop = Stop::new().unwrap();
     std::thread::scope(|scope| {
         let mut reader = spool.reader(&input(), Order::Strict).unwrap();
@@ -182,8 +178,7 @@ fn waiting_stopping_and_order() {
 /// writes metadata. Only one of two takes an entry, through one handle or two.
 #[test]
 fn a_guard_holds_and_gives_back() {
-    let site = Site::new();
-    let spool = with_entry(&site);
+    let (site, spool) = Site::with_entry();
     let attempts = || spool.info(&input(), &a()).unwrap().attempts;
     drop(take(&spool).unwrap());
     assert_eq!(attempts(), 1);
@@ -213,8 +208,7 @@ fn a_guard_holds_and_gives_back() {
 /// Reserved names: given up when dropped, used once, left for another process.
 #[test]
 fn reserved_names() {
-    let site = Site::new();
-    let spool = site.create();
+    let (_site, spool) = Site::created();
     drop(spool.reserve(named("a")).unwrap());
     let reservation = spool.reserve(named("a")).unwrap();
     let taken = spool.reserve(named("a")).unwrap_err();
@@ -235,8 +229,7 @@ fn reserved_names() {
 /// Operations without exclusion; and too much metadata is refused, and leaves nothing.
 #[test]
 fn direct_operations_and_limits() {
-    let site = Site::new();
-    let spool = with_entry(&site);
+    let (_site, spool) = Site::with_entry();
     let large = vec![b'x'; METADATA_BYTES_MAX as usize + 1];
     let refused = spool.enqueue(&input(), named("b"), &Item::new(large.clone(), "")).unwrap_err();
     assert!(matches!(refused, SpoolError::TooLarge { .. }), "{refused}");

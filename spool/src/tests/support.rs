@@ -91,6 +91,20 @@ impl Site {
         Spool::create(&self.path(), options(Durability::None)).unwrap()
     }
 
+    /// A new one with an empty spool.
+    pub fn created() -> (Self, Spool) {
+        let site = Self::new();
+        let spool = site.create();
+        (site, spool)
+    }
+
+    /// A new one whose spool has an entry `a` in `in`.
+    pub fn with_entry() -> (Self, Spool) {
+        let site = Self::new();
+        let spool = with_entry(&site);
+        (site, spool)
+    }
+
     pub fn load(&self) -> Spool {
         Spool::load(&self.path(), options(Durability::None)).unwrap()
     }
