@@ -35,7 +35,7 @@ async fn a_stop_does_not_wait_for_ever() {
     sleep(10 * SECOND).await;
     let begin = Instant::now();
     scene.stop().await;
-    assert_eq!(scene.seen.on.get(), 0);
+    assert_eq!(scene.seen.on(), 0);
     assert!(begin.elapsed() <= 4 * SECOND);
 }
 
@@ -75,13 +75,13 @@ async fn not_all_run_at_once() {
     let tables = (0..=super::RUNS_MAX).map(|number| every(&format!("n{number}"))).collect();
     let mut scene = Scene::new(tables, |seen| seen.takes.set(10 * SECOND));
     sleep(5 * SECOND).await;
-    assert_eq!(scene.seen.on.get(), super::RUNS_MAX);
+    assert_eq!(scene.seen.on(), super::RUNS_MAX);
     sleep(10 * SECOND).await;
-    assert_eq!((scene.began().len(), scene.seen.on.get()), (super::RUNS_MAX + 1, 1));
+    assert_eq!((scene.began().len(), scene.seen.on()), (super::RUNS_MAX + 1, 1));
     scene.seen.takes.set(900 * SECOND);
     sleep(90 * SECOND).await;
     scene.stop().await;
-    assert_eq!(scene.seen.on.get(), 0);
+    assert_eq!(scene.seen.on(), 0);
 }
 
 /// A fetcher that failed and is configured anew runs at once; one that did not fail waits for its time.

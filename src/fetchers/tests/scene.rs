@@ -29,7 +29,8 @@ pub const SECOND: Duration = Duration::from_secs(1);
 pub struct Seen {
     /// Which fetcher's run began when, in seconds.
     pub began: RefCell<Vec<(String, u64)>>,
-    pub on: Cell<usize>,
+    /// Each run that is on has a clone.
+    on: Rc<()>,
     pub takes: Cell<Duration>,
     /// How the first runs end; the others end well.
     pub codes: RefCell<VecDeque<u8>>,
@@ -47,19 +48,15 @@ pub struct Seen {
 }
 
 impl Seen {
+    pub fn on(&self) -> usize {
+        Rc::strong_count(&self.on) - 1
+    }
+
     fn records(&self) -> Vec<FetcherRecord> {
         match self.mock.others_do(FetcherRecords.into()) {
             Outcome::FetcherRecords(records) => records,
             other => panic!("{other:?}"),
         }
-    }
-}
-
-struct On(Rc<Seen>);
-
-impl Drop for On {
-    fn drop(&mut self) {
-        self.0.on.set(self.0.on.get() - 1);
     }
 }
 
@@ -73,8 +70,7 @@ fn fakes(name: String, origin: Instant, inner: Rc<Seen>) -> StartRun {
         }
         Box::pin(async move {
             inner.began.borrow_mut().push((name, origin.elapsed().as_secs()));
-            inner.on.set(inner.on.get() + 1);
-            let _on = On(Rc::clone(&inner));
+            let _on = Rc::clone(&inner.on);
             if inner.looks.get() {
                 let noted = inner.records().iter().any(|record| record.run_started.is_some());
                 inner.noted.borrow_mut().push(noted);

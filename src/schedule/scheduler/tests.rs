@@ -104,7 +104,7 @@ async fn a_stop_ends_the_run() {
     scene.pass(10 * SECOND).await;
     scene.touch("q").await;
     scene.stop().await;
-    assert_eq!((scene.seen.stopped.get(), scene.seen.on.get()), (1, 0));
+    assert_eq!((scene.seen.stopped.get(), scene.seen.on()), (1, 0));
     scene.pass(3600 * SECOND).await;
     assert_eq!(scene.began().len(), 1);
     assert_eq!(scene.end.await.unwrap().unwrap().unwrap().exit_code, 143);

@@ -19,18 +19,16 @@ pub const SECOND: Duration = Duration::from_secs(1);
 pub struct Seen {
     /// When each began, and for which paths.
     began: RefCell<Vec<(Duration, Vec<String>)>>,
-    pub on: Cell<usize>,
+    /// Each run that is on has a clone.
+    on: Rc<()>,
     pub most_on: Cell<usize>,
     pub stopped: Cell<usize>,
     status: RefCell<Option<Status>>,
 }
 
-/// Counts a run as on until it is dropped.
-struct OnGuard(Rc<Seen>);
-
-impl Drop for OnGuard {
-    fn drop(&mut self) {
-        self.0.on.set(self.0.on.get() - 1);
+impl Seen {
+    pub fn on(&self) -> usize {
+        Rc::strong_count(&self.on) - 1
     }
 }
 
@@ -41,11 +39,10 @@ fn fakes(inner: Rc<Seen>, takes: Duration) -> StartRun {
         let inner = Rc::clone(&inner);
         let paths = changed.paths().map(|path| path.display().to_string()).collect();
         inner.began.borrow_mut().push((origin.elapsed(), paths));
-        inner.on.set(inner.on.get() + 1);
-        inner.most_on.set(inner.most_on.get().max(inner.on.get()));
-        let guard = OnGuard(Rc::clone(&inner));
+        let on = Rc::clone(&inner.on);
+        inner.most_on.set(inner.most_on.get().max(inner.on()));
         Box::pin(async move {
-            let _guard = guard;
+            let _on = on;
             tokio::select! {
                 () = tokio::time::sleep(takes) => Outcome::new(0, ""),
                 _ = stop => {
