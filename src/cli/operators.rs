@@ -87,11 +87,13 @@ Example:
     Hold(Hold),
     /// End the hold of a key: it waits again, at its old place
     ///
-    /// With --prefix or --fetcher it ends the holds of such keys, one by one, and the rule that `hold` made with the same words.
+    /// With --prefix or --fetcher it ends the holds of such keys, one by one, and the rule that `hold` made with the same words;
+    /// with --group the hold of the group.
     #[command(after_help = "\
 Examples:
   shiftboss unhold alpha
-  shiftboss unhold --prefix https://example.org/")]
+  shiftboss unhold --prefix https://example.org/",
+        mut_arg("group", |it| it.help("Instead of KEY: this group, such as host:example.org")))]
     Unhold {
         #[command(flatten)]
         of: ManyKeys,

@@ -30,7 +30,7 @@ pub struct WorkArguments {
     /// left because other workers have them, they are tried again later, or the queue is paused
     #[arg(long)]
     pub fail: bool,
-    /// Exit after N jobs
+    /// Exit after N jobs, also such as were cancelled
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub max_jobs: Option<u64>,
     /// Exit with 1 after N jobs in a row that failed. Without it a worker whose last jobs, of 20 keys, all failed

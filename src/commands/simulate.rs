@@ -32,7 +32,7 @@ use crate::view::simulated::{Run, Runs};
 pub const THREADS_MAX: usize = 2;
 /// Lines that enter the queue together.
 const STEP: usize = 1_000;
-const WITHOUT_CONFIG: &str = "there are no groups and no retries in this: they are in the configuration file, which --config names";
+const WITHOUT_CONFIG: &str = "simulated without groups and retries: they are in the configuration file, which --config names";
 /// As long as sums are kept.
 const MEASURED: Duration = Duration::from_secs(90 * 86_400);
 

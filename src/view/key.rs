@@ -122,7 +122,7 @@ fn or_now(why: &Why) -> String {
 fn ahead(bump: &Bump, now: i64) -> (&'static str, String) {
     let since = ago(now.saturating_sub(bump.since));
     let (name, why) = match &*bump.by {
-        Bump::BY_RETRY => ("Tried again", "it is due".to_owned()),
+        Bump::BY_RETRY => ("Goes ahead", "a task of it failed, and is due again".to_owned()),
         by => ("Bumped", format!("{since} by {}", shown(by))),
     };
     (name, format!("{why}: it goes before others, as far as there is room for that"))
@@ -433,7 +433,10 @@ repology  1700000000  complete  hidden by a newer run  1.0 1.1
         let before = "goes before others, as far as there is room for that\n";
         for (by, expected) in [
             ("eve", format!("Bumped          10s ago by eve: it {before}")),
-            (Bump::BY_RETRY, format!("Tried again     it is due: it {before}")),
+            (
+                Bump::BY_RETRY,
+                format!("Goes ahead      a task of it failed, and is due again: it {before}"),
+            ),
         ] {
             let bump = Some(Bump { since: 5_090, by: by.to_owned() });
             let text = render(&Why { bump, ..waiting() }, 5_100);

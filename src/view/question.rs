@@ -54,12 +54,16 @@ pub fn require_fetcher(reader: &dyn Reader, name: &str) -> ReadResult<Result<(),
     Ok(Err(Failure::new(ExitCode::BadData, text)))
 }
 
-/// Refuses the name of a group that there is not: it is mistyped.
+/// Refuses the name of a group that no task is in, and of which nothing is remembered: it may be mistyped.
 pub fn require_group(reader: &dyn Reader, name: &str) -> ReadResult<Result<(), Failure>> {
     if reader.has_group(name)? {
         return Ok(Ok(()));
     }
-    let text = format!("there is no group {}: {} lists all", shown(name), hint("groups"));
+    let text = format!(
+        "no task is in a group {}, and nothing is remembered of it: {} lists all groups",
+        shown(name),
+        hint("groups")
+    );
     Ok(Err(Failure::new(ExitCode::BadData, text)))
 }
 

@@ -144,7 +144,7 @@ fn the_tasks_of_a_group_are_listed() {
     assert!(!none.contains("http"), "{none}");
     for words in [&["tasks", "--group", "host:c.test"][..], &["retry", "--yes", "--group", "c"]] {
         let (code, why) = failure(&site.run(words));
-        assert!(code == 65 && why.contains("there is no group "), "{code} {why}");
+        assert!(code == 65 && why.contains("no task is in a group "), "{code} {why}");
     }
 }
 

@@ -39,7 +39,7 @@ fn lists_alone() {
     assert!(code == 64 && why.contains("FETCHER.NUMBER.txt"), "{why}");
     site.write("web.1.txt", " faulty\nalpha 1\n");
     let (code, _, why) = told(&site.run(&["simulate", "--duration", "3s", "input/web.1.txt"]));
-    let left_out = "there are no groups and no retries in this: ";
+    let left_out = "simulated without groups and retries: ";
     assert!(code == 0 && why.contains("1 faulty line left out"), "{why}");
     assert_eq!(why.contains(left_out), !Path::new("/etc/shiftboss.toml").exists(), "{why}");
 }

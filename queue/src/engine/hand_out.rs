@@ -186,11 +186,7 @@ impl<S: Records> Batch<'_, S> {
 
     async fn first_of_lane(&mut self, scope: &Scope) -> StoreResult<Option<usize>> {
         let mut first: Option<(i64, usize)> = None;
-        let is_empty =
-            !self.has_groups() && self.first_stored(From::Line(Line::LANE)).await?.is_none();
-        // Whoever is in a fetcher's lane is in that of all.
-        let lines = if is_empty { Vec::new() } else { Line::for_scope(scope, true) };
-        for line in lines {
+        for line in Line::for_scope(scope, true) {
             for slot in self.firsts_of_line(line).await? {
                 let stored = self.desk.place(slot).lane.map(|lane| (lane, slot));
                 first = first.into_iter().chain(stored).min();

@@ -140,9 +140,13 @@ impl<S: Listings> Look<'_, S> {
     }
 
     /// The outcome of an attempt, if it is kept.
-    pub(super) async fn ended_as(&mut self, attempt: Attempt) -> Result<Option<Outcome>, S::Error> {
-        let kept = self.store.chain(attempt, 1).await?.pop();
-        Ok(kept.map(|it| it.attempt.outcome))
+    pub(super) async fn last_end_of(
+        &mut self,
+        record: &Record,
+    ) -> Result<Option<Outcome>, S::Error> {
+        let kept = self.store.chain(record.last_attempt, CHAIN_MAX).await?;
+        let mut outcomes = kept.iter().map(|it| it.attempt.outcome);
+        Ok(outcomes.find(|it| it.has_run() || *it == Outcome::Cancelled))
     }
 
     /// How single tasks of the key ended, by number, as far as its last attempts show.

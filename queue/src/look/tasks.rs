@@ -3,9 +3,6 @@
 //! Waiting tasks are listed in their order, and then those that wait while their key is out or held; each other status
 //! has an index of its few keys. The record decides about what is found there.
 
-use std::time::Duration;
-
-use humantime::format_duration;
 use shiftboss_protocol::model::UnixSeconds;
 
 use super::{Look, QUEUE_MAX, STEP, Steps, run_of, seconds};
@@ -17,6 +14,7 @@ use crate::record::{DeadBecause, FetcherId, Millis, Record, SingleStatus, Task};
 use crate::records::{KeyId, Stored};
 use crate::rules::completion::expired_leases;
 use crate::rules::dispatch::{Scope, next_task};
+use crate::waits;
 use shiftboss_protocol::answers::{Retry, Task as Shown, TaskStatus, Tasks};
 
 /// Most steps of a listing: at least the first number, and the second for each step's worth of tasks asked for. After
@@ -317,10 +315,8 @@ pub(super) fn failure(exit_code: Option<i64>) -> String {
 /// Why a task is delayed, and for how long.
 fn delayed(exit_code: Option<i64>, retry: Retry, now: UnixSeconds) -> String {
     let (why, retries) = (failure(exit_code), retry.retries);
-    match u64::try_from(retry.due.saturating_sub(now)) {
-        Ok(left @ 1..) => {
-            format!("{why}; retry {retries} in {}", format_duration(Duration::from_secs(left)))
-        }
-        _ => format!("{why}; retry {retries} is due"),
+    match retry.due > now {
+        true => format!("{why}; retry {retries} {}", waits::until(retry.due, now)),
+        false => format!("{why}; retry {retries} is due"),
     }
 }

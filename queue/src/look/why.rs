@@ -156,7 +156,7 @@ impl<S: Listings> Look<'_, S> {
         let LastRun { started, finished, exit_code } = last;
         // A command that SIGTERM ended has that code, too: only its attempt tells them apart.
         let cancelled = exit_code == Some(CANCELLED_CODE)
-            && self.ended_as(record.last_attempt).await? == Some(Outcome::Cancelled);
+            && self.last_end_of(record).await? == Some(Outcome::Cancelled);
         Ok(finished.map(|finished| LastResult { started, finished, exit_code, cancelled }))
     }
 

@@ -332,7 +332,9 @@ fn a_cancelled_job_is_no_failure() {
     assert_eq!(found(&script), (Some(143), true));
     script.run("list f.2 a; lease");
     assert_eq!(found(&script), (Some(143), true), "the one before that is out");
-    script.run("done 2 143");
+    script.run("release 2");
+    assert_eq!(found(&script), (Some(143), true), "what came to nothing is no end");
+    script.run("lease; done 3 143");
     assert_eq!(found(&script), (Some(143), false));
 }
 

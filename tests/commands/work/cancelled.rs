@@ -11,7 +11,7 @@ const SOON: Duration = Duration::from_secs(2);
 /// Another one may take its grace, and the machine be busy: still far less than a worker takes from beat to beat.
 const LATER: Duration = Duration::from_secs(5);
 /// How often it is measured, until the machine was not too busy.
-const ROUNDS: usize = 3;
+const ROUNDS: usize = 10;
 const ENDED: &str = "SELECT attr_path, outcome, exit_code FROM ended ORDER BY attempt";
 
 fn cancel(site: &Site, keys: &[&str]) -> String {
