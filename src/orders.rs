@@ -238,8 +238,10 @@ impl Said for UnholdGroupAnswer {
     fn said(&self) -> String {
         let group = shown(&self.group);
         match self.was_held {
-            true => format!("The group {group} is held no longer."),
-            false => format!("The group {group} was not held."),
+            true => {
+                format!("The group {group} is held no longer, and no pause of a command closes it.")
+            }
+            false => format!("The group {group} was not held, nor did a command ask for a pause."),
         }
     }
 }

@@ -3,4 +3,5 @@
 #
 # Usage: fetch.sh DIRECTORY
 set -eu
-grep -roE "https?://[^][ \"'<>()]+" "$1" | sed -E 's/^([^:]*):(.*)/\2 \1/' | sort -u -k 1,1
+# A link ends before a fragment, and before what ends a sentence.
+grep -roE "https?://[^][ \"'<>()#\`]+" "$1" | sed -E 's/^([^:]*):(.*[^.,;:!?])[.,;:!?]*$/\2 \1/' | sort -u -k 1,1

@@ -88,7 +88,7 @@ Example:
     /// End the hold of a key: it waits again, at its old place
     ///
     /// With --prefix or --fetcher it ends the holds of such keys, one by one, and the rule that `hold` made with the same words;
-    /// with --group the hold of the group.
+    /// with --group the hold of the group, and a pause and a delay that commands asked for.
     #[command(after_help = "\
 Examples:
   shiftboss unhold alpha

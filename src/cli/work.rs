@@ -23,7 +23,7 @@ pub struct WorkArguments {
     /// reported (but see --fail), 69 when no daemon answered for 30 s, 73 when no job can be started
     #[arg(long)]
     pub once: bool,
-    /// With --once: wait for tasks that failed and are tried again later, until none is left
+    /// With --once: wait for tasks that failed and are tried again later, and for groups that open, until none is left
     #[arg(long, requires = "once")]
     pub until_done: bool,
     /// Exit with 1 instead of 0 if a job failed or was lost to another worker; with --once also if jobs were

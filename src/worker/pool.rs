@@ -70,6 +70,8 @@ pub enum State {
     Classic,
     /// The queue is paused.
     Paused,
+    /// It waits for what comes by itself, and has for a while.
+    Waiting,
 }
 
 /// When a worker leaves by itself.
@@ -101,7 +103,7 @@ pub struct Pool {
     /// Why no job can be started: the worker leaves for it.
     pub no_start: Option<String>,
     /// Whether each [`State`] was logged.
-    logged: [bool; 4],
+    logged: [bool; 5],
     /// A slot has got an answer about whether there is a job.
     knows: bool,
     /// What was left when there was no job: at the end, what others still have to do.
@@ -161,7 +163,7 @@ impl Pool {
     }
 
     /// Whether this worker waits for something that comes by itself: a task that is tried again, a group that opens.
-    fn waits(&self) -> bool {
+    pub fn waits(&self) -> bool {
         self.leaves.until_done && (self.left.delayed > 0 || self.left.groups > 0)
     }
 
@@ -177,6 +179,7 @@ impl Pool {
         if is_job {
             // What is left must be asked for anew.
             self.left = Idle::default();
+            self.is_news(State::Waiting, false);
         }
     }
 

@@ -8,16 +8,17 @@ use std::os::unix::ffi::OsStringExt;
 use std::time::{Duration, Instant};
 
 use shiftboss_protocol::client::{BeatAnswer, ClientError};
+use shiftboss_protocol::model::Idle;
 use shiftboss_protocol::verbs::Asks;
 use shiftboss_protocol::wire::answers::Job;
 use tokio::sync::watch;
 use tokio::time::{sleep, sleep_until, timeout, timeout_at};
-use tracing::{debug, warn};
+use tracing::{debug, info, warn};
 
 use super::classic;
 use super::client::Client;
 use super::control::Control;
-use super::pool::{LONG_WAIT, Permit, Pool};
+use super::pool::{LONG_WAIT, Permit, Pool, State};
 use crate::child::{StartError, Template};
 use crate::runner::command::{JobCommand, VARIABLE_BYTES_MAX};
 use crate::runner::payload::Payload;
@@ -71,6 +72,16 @@ impl Slot {
         match until {
             None => _ = self.changes.changed().await,
             Some(until) => _ = timeout_at(until.into(), self.changes.changed()).await,
+        }
+    }
+
+    /// A worker that waits for what comes by itself says so after a while.
+    fn tell_of_waiting(&self, left: Idle, waited: Duration) {
+        let waits = waited >= LONG_WAIT / 2 && self.pool.borrow().waits();
+        if waits && self.is_news(State::Waiting, true) {
+            let Idle { delayed, groups, due, .. } = left;
+            let why = "Waits for tasks that are tried again, and for groups that open.";
+            info!(delayed, groups, due, "{why}");
         }
     }
 
@@ -170,6 +181,7 @@ impl Source for Slot {
                     if self.pool.borrow().is_over(wait) {
                         return Ok(None);
                     }
+                    self.tell_of_waiting(left, asked.elapsed());
                     self.idle(asked, wait).await;
                 }
                 (_, None) | (None, _) => {}

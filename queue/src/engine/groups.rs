@@ -310,7 +310,11 @@ impl<S: Records> Batch<'_, S> {
         let id = GroupId::of(name);
         self.groups.names.insert(id, name.into());
         self.load_groups(&[id]).await?;
-        Ok(self.change_group(id, |it, _| it.hold.take().is_some()).unwrap_or(false))
+        let unheld = self.change_group(id, |it, _| {
+            let asked = (it.pause.take(), it.delay.take());
+            it.hold.take().is_some() || asked != (None, None)
+        });
+        Ok(unheld.unwrap_or(false))
     }
 
     /// How many groups are closed that have keys, counted up to the most that an answer names.

@@ -133,6 +133,8 @@ impl<S: Records> Batch<'_, S> {
         }
         let count = |sum: i64| u32::try_from(sum.max(0)).unwrap_or(u32::MAX).min(IDLE_COUNT_MAX);
         let held = all.held.saturating_add(all.backed_off);
+        // Closed groups keep it from nothing if none of its tasks waits.
+        let groups = if waiting > others { self.closed_groups().await? } else { 0 };
         let comes_back = all.delayed > 0 || held > 0;
         let due = if comes_back { self.next_hold_end().await? } else { None };
         Ok(Idle {
@@ -140,7 +142,7 @@ impl<S: Records> Batch<'_, S> {
             busy: count(all.in_flight),
             delayed: count(all.delayed),
             held: count(held),
-            groups: self.closed_groups().await?,
+            groups,
             others: count(others),
             due: due.map(|seconds| u32::try_from(seconds).unwrap_or(u32::MAX)),
         })

@@ -1,9 +1,11 @@
 //! Groups: limits, whose turn it is, and what becomes of tasks that the configuration sorts otherwise.
 
+use shiftboss_protocol::model::Attempt;
+use shiftboss_protocol::verbs::Asks;
 use shiftboss_queue::context::Settings;
 use shiftboss_queue::engine::Engine;
 use shiftboss_queue::groups::{By, GroupRules, Limits, Rest, Table};
-use shiftboss_queue::operation::{Dispatched, Outcome, SetGroups};
+use shiftboss_queue::operation::{AskFor, Dispatched, Outcome, SetGroups, UnholdGroup};
 
 use crate::statements::hold;
 use crate::words::{NOW, Script, dispatch, ready};
@@ -70,7 +72,25 @@ done 1 0; lease -> job 3 c one
 list f.1 a=one; add b=two; lease @tasks -> job 1 b two
 lease @tasks -> nothing
 lease f g -> job 2 a one
+## a group that is closed keeps nobody waiting who has no task in it
+list f.1 a=one b=one; list g.1 c=x; lease f -> job 1 a one
+lease g; done 2 0; idle g -> busy 1 others 1
+idle f -> busy 1 groups 1
 ";
+
+/// What a command asked for is in its way, too.
+#[test]
+fn unholding_ends_what_was_asked_for() {
+    let mut script = Script::new(grouped());
+    script.run("list f.1 a=two b=two; lease -> job 1 a two");
+    let asks = Asks { group_wait: Some(60), ..Asks::NOTHING };
+    script.ask(AskFor { attempt: Attempt(1), asks }.into());
+    script.run("lease -> nothing");
+    let unheld = |script: &mut Script| script.ask(UnholdGroup("g:two".into()).into());
+    assert_eq!(unheld(&mut script), "true");
+    script.run("lease -> job 2 b two");
+    assert_eq!(unheld(&mut script), "false");
+}
 
 #[test]
 fn groups_have_their_limits() {

@@ -54,6 +54,7 @@ pub fn answer(outcome: &Result<Outcome, Rejected>) -> String {
         Out::Bump(Bumped::Behind(count)) => format!("behind {count}"),
         Out::Undo(it)
         | Out::Unhold(it)
+        | Out::UnholdGroup(it)
         | Out::UnholdAll(it)
         | Out::HasWork(it)
         | Out::Prune(it) => it.to_string(),

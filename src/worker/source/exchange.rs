@@ -217,7 +217,7 @@ impl Slot {
     }
 
     /// Notes whether something is so without waking anybody. True: no slot has noted it yet.
-    fn is_news(&self, state: State, is_so: bool) -> bool {
+    pub(super) fn is_news(&self, state: State, is_so: bool) -> bool {
         let mut is_news = false;
         self.pool.send_if_modified(|pool| {
             is_news = pool.is_news(state, is_so);
