@@ -59,7 +59,8 @@ pub fn sentences(why: &Why, now: i64) -> Vec<(&'static str, String)> {
     said.extend(why.retry.iter().map(|retry| ("Tried again", tried_again(*retry, why, now))));
     said.extend(why.bump.iter().map(|bump| ahead(bump, now)));
     if let Some(place) = why.place.as_ref().filter(|_| !is_closed(why)) {
-        said.extend([("Before it", before(place)), ("Its turn", turn(why, now))]);
+        let before = before(place, why.group.is_some());
+        said.extend([("Before it", before), ("Its turn", turn(why, now))]);
     }
     said.extend(why.in_flight.iter().map(|delivery| ("In flight", in_flight(delivery, now))));
     if why.failed_single_tasks > 0 && !(why.state == KeyState::Failed && is_single(why)) {
@@ -217,13 +218,18 @@ fn is_single(why: &Why) -> bool {
     !why.rows.is_empty() && why.rows.iter().all(|row| row.fetcher == TASKS_FETCHER)
 }
 
-fn before(place: &Place) -> String {
+/// Whether the groups of other keys are open, nobody looks: who has a group is told so.
+fn before(place: &Place, is_grouped: bool) -> String {
     let more = if place.exact { "" } else { "more than " };
     let first: Vec<String> = place.first.iter().map(|key| cut(key, EARLIER_KEY_WIDTH)).collect();
     let rest = if place.first.len() < place.keys_before { ", ..." } else { "" };
     match place.keys_before {
         0 => "nothing".to_owned(),
-        _ => format!("{more}{}: {}{rest}", counted(place.keys_before, "key"), first.join(", ")),
+        _ => {
+            let keys = counted(place.keys_before, "key");
+            let closed = if is_grouped { ", also of closed groups" } else { "" };
+            format!("{more}{keys}{closed}: {}{rest}", first.join(", "))
+        }
     }
 }
 
@@ -535,6 +541,7 @@ Last result     none is known
         let expected = "with a classic worker, handed out 1m 40s ago; held for another 1m 40s";
         assert_eq!(in_flight(&classic, 5_100), expected);
         let far = Place { keys_before: 100_000, exact: false, first: vec!["b".to_owned()] };
-        assert_eq!(before(&far), "more than 100000 keys: b, ...");
+        assert_eq!(before(&far, false), "more than 100000 keys: b, ...");
+        assert_eq!(before(&far, true), "more than 100000 keys, also of closed groups: b, ...");
     }
 }
