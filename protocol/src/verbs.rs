@@ -314,7 +314,7 @@ verbs! {
         tasks: i64
     };
 
-    /// Ends the group's hold.
+    /// Ends the group's hold, and a pause and a delay that commands asked for; `was_held`: there was one of these.
     "UNHOLD-GROUP" Operator UnholdGroup { group: Name } => UnholdGroupAnswer { group: String, was_held: bool };
 
     /// Has the key run soon, before others that wait longer.

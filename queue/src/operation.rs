@@ -179,7 +179,7 @@ operations! {
         pub by: Arc<str>,
     } => HeldGroup,
 
-    /// Ends the hold of a group; answers whether there was one.
+    /// Ends the hold of a group, and a pause and a delay that commands asked for; answers whether there was one of these.
     UnholdGroup(Arc<str>) => bool,
 
     /// The configuration has other groups: their limits hold at once, and tasks are sorted into them in steps.

@@ -218,7 +218,7 @@ fn is_single(why: &Why) -> bool {
     !why.rows.is_empty() && why.rows.iter().all(|row| row.fetcher == TASKS_FETCHER)
 }
 
-/// Whether the groups of other keys are open, nobody looks: who has a group is told so.
+/// Nobody looks whether the groups of other keys are open; so a key that has a group says that closed ones count.
 fn before(place: &Place, is_grouped: bool) -> String {
     let more = if place.exact { "" } else { "more than " };
     let first: Vec<String> = place.first.iter().map(|key| cut(key, EARLIER_KEY_WIDTH)).collect();
